@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from kquota_spark.formats.znodes.nodes import Node, View, has_data, name_nodes
 from kquota_spark.model.quotas.entities import AnyEntity, IpEntity
 from kquota_spark.model.quotas.quota_types import AnyKey, IpQuotaKey, QuotaKey
-from kquota_spark.model.quotas.rules import QuotaChange
+from kquota_spark.model.quotas.rules import BEGINNING_MS, QuotaChange, is_ahead
 from kquota_spark.store.rules_tables import NodeProblem
 
 _log = logging.getLogger(__name__)
@@ -67,12 +67,18 @@ class Ledger:
         for change in sorted(changes, key=lambda change: (change.changed_at_ms, change.version)):
             self._apply(change)
 
-    def compare(self, view: View, observed_at_ms: int) -> Edits:
-        """Edits in the view that are not recorded yet; from now on they are."""
+    def compare(self, view: View, observed_at_ms: int, after_ms: int = BEGINNING_MS) -> Edits:
+        """Edits in the view that are not recorded yet; from now on they are.
+
+        Args:
+            view: the nodes as they are.
+            observed_at_ms: when the view was read, by our clock. A node whose own time is ahead of it has no time.
+            after_ms: the view before was complete up to here, so edits without a time are later.
+        """
         edits = Edits()
         names = name_nodes(view.nodes)
         for path, entity in names.entities.items():
-            self._compare_node(path, entity, view.nodes[path], edits)
+            self._compare_node(path, entity, view.nodes[path], (after_ms, observed_at_ms), edits)
         for path, problem in names.problems.items():
             node = view.nodes[path]
             self._add_problem(NodeProblem(path, None, problem, node.changed_at_ms, node.version), edits)
@@ -134,7 +140,9 @@ class Ledger:
         recorded = self._recorded.get(entity, Recorded()).version
         return version < max(recorded, self._seen.get(entity, 0)) and not self._accepts_removal
 
-    def _compare_node(self, path: str, entity: AnyEntity, node: Node, edits: Edits) -> None:
+    def _compare_node(
+        self, path: str, entity: AnyEntity, node: Node, looks_ms: tuple[int, int], edits: Edits
+    ) -> None:
         recorded = self._recorded.get(entity, Recorded())
         # An old node that says the same is no reason to distrust the others: so ends a restore of old data.
         if self._is_older(entity, node.version) and dict(node.payload.values) != dict(recorded.values):
@@ -144,6 +152,10 @@ class Ledger:
         if node.payload.problem is not None:
             problem = node.payload.problem
             self._add_problem(NodeProblem(path, entity, problem, node.changed_at_ms, node.version), edits)
+        after_ms, observed_at_ms = looks_ms
+        # The clock of a ZooKeeper host may be wrong, and an edit is never later than our look at it.
+        is_timed = not is_ahead(node.changed_at_ms, observed_at_ms)
+        time_ms, before_ms = (node.changed_at_ms, None) if is_timed else (after_ms, observed_at_ms)
         for key in IpQuotaKey if isinstance(entity, IpEntity) else QuotaKey:
             value, previous = node.payload.values.get(key), recorded.values.get(key)
             if key in node.payload.left_alone or _is_same(value, previous):
@@ -151,8 +163,10 @@ class Ledger:
             # A deletion is recorded at our clock, which may be ahead of the server's: never before that. After
             # it, if this version does not say so itself.
             later_ms = recorded.changed_at_ms + (node.version < recorded.version)
-            changed_at_ms = max(node.changed_at_ms, later_ms)
-            edits.changes.append(QuotaChange(entity, key, value, previous, changed_at_ms, node.version))
+            changed_at_ms = max(time_ms, later_ms)
+            edits.changes.append(
+                QuotaChange(entity, key, value, previous, changed_at_ms, node.version, before_ms)
+            )
 
     def _compare_removed(
         self, entity: AnyEntity, recorded: Recorded, version: int, observed_at_ms: int, edits: Edits
@@ -185,6 +199,35 @@ class Ledger:
         if change.value is not None:
             values[change.key] = change.value
         self._recorded[change.entity] = Recorded(values, change.changed_at_ms, change.version)
+
+
+def mended(changes: Sequence[QuotaChange], now_ms: int, look_ms: int) -> list[QuotaChange]:
+    """The same edits in the same order. Those with a time that has not come yet came between two looks instead.
+
+    A clock that was ahead has recorded them. Edits after it came back would be older, and would never count.
+
+    Args:
+        changes: all that is recorded of a source that is followed.
+        now_ms: our clock: what is ahead of it by more than clocks differ is no time of an edit.
+        look_ms: the last look before the clock was ahead; `BEGINNING_MS` if nobody knows.
+    """
+    found = list(changes)
+    in_order = sorted(range(len(found)), key=lambda index: (found[index].changed_at_ms, found[index].version))
+    newest_ms: dict[AnyEntity, int] = {}
+    for index in in_order:
+        change = found[index]
+        if is_ahead(latest_ms(change), now_ms):
+            at_ms = look_ms if is_ahead(change.changed_at_ms, now_ms) else change.changed_at_ms
+            at_ms = max(at_ms, newest_ms.get(change.entity, BEGINNING_MS))
+            change = replace(change, changed_at_ms=at_ms, changed_before_ms=max(at_ms, now_ms))
+            found[index] = change
+        newest_ms[change.entity] = change.changed_at_ms
+    return found
+
+
+def latest_ms(change: QuotaChange) -> int:
+    """The time by which an edit was made at the latest."""
+    return change.changed_at_ms if change.changed_before_ms is None else change.changed_before_ms
 
 
 def _is_same(value: float | None, previous: float | None) -> bool:

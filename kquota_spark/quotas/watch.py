@@ -5,17 +5,17 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UnreachableError, UserError
 from kquota_spark.formats.quota_files.quota_file import read_quotas
-from kquota_spark.model.quotas.rules import END_MS
+from kquota_spark.model.quotas.rules import BEGINNING_MS, END_MS, is_ahead
 from kquota_spark.process.clock import now_ms
 from kquota_spark.quotas.leaders import LeaderWatcher
-from kquota_spark.quotas.ledger import NAME_LIMIT, Edits, Ledger
+from kquota_spark.quotas.ledger import NAME_LIMIT, Edits, Ledger, latest_ms, mended
 from kquota_spark.quotas.watched_sources import AdminSource, Answer, WatchedSource, ZooKeeperSource
 from kquota_spark.store.rules_tables import RulesTables
 from kquota_spark.store.storage import delta_errors, storage_options
@@ -24,6 +24,10 @@ _log = logging.getLogger(__name__)
 
 _COALESCE_S = 0.05
 _STOP_S = 30.0
+_PAUSE_MS = 60_000
+"""Longest time between two looks that count as one stretch, ms."""
+_MOST_LOOKS = 100
+"""Stretches of looks that are kept."""
 _SOURCES: dict[str, type[WatchedSource]] = {"zookeeper": ZooKeeperSource, "admin": AdminSource}
 
 
@@ -38,6 +42,7 @@ class Watcher:
         self._thread: threading.Thread | None = None
         self._source: WatchedSource | None = None
         self._doubted: frozenset[str] = frozenset()
+        self._looks_ms: list[int] = []
         self._leaders = LeaderWatcher(settings, clock_ms)
         self.is_stale = False
         """The source did not answer at the start: what the tables hold is all that is known."""
@@ -100,12 +105,44 @@ class Watcher:
         if self._error is not None:
             raise self._error
 
+    def look(self) -> None:
+        """Read the source once and record what is new; after `start`, and not in two threads at once."""
+        source = self._source
+        if source is None:
+            return
+        if self._mend(source):
+            with self._writing():
+                self._tables.write_rules(None)
+        answer = source.read()
+        if answer is not None:
+            self._record(source, answer, is_first=False)
+
+    def _open(self, source: WatchedSource, known_through_ms: int | None) -> None:
+        tables, accepts_removal = self._tables, self._settings.quotas.accept_mass_removal
+        source.open(
+            Ledger(tables.changes, tables.problems, accepts_removal=accepts_removal), known_through_ms
+        )
+
+    def _mend(self, source: WatchedSource) -> bool:
+        """Give edits that a clock ahead has recorded the times between which they came; whether there were any."""
+        tables, now = self._tables, self._clock_ms()
+        if not is_ahead(max(map(latest_ms, tables.changes), default=BEGINNING_MS), now):
+            return False
+        look_ms = max((look for look in self._looks_ms if look <= now), default=BEGINNING_MS)
+        changes = mended(tables.changes, now, look_ms)
+        with self._writing():
+            count = tables.mend(changes)
+        _log.warning(
+            "%d edits are recorded with times ahead of this clock: it was wrong when they were seen. They came "
+            "between the looks before and now, and verdicts there are uncertain", count
+        )  # fmt: skip
+        self._open(source, look_ms)
+        return True
+
     def _first_answer(self, source: WatchedSource) -> Answer:
         tables = self._tables
-        accepts_removal = self._settings.quotas.accept_mass_removal
-        source.open(
-            Ledger(tables.changes, tables.problems, accepts_removal=accepts_removal), tables.known_through_ms
-        )
+        if not self._mend(source):
+            self._open(source, tables.known_through_ms)
         found = None
         try:
             source.start()
@@ -125,9 +162,7 @@ class Watcher:
                 # Edits come in bursts, and every write of the tables takes all that have come.
                 if self._stopping.wait(_COALESCE_S):
                     break
-                answer = source.read()
-                if answer is not None:
-                    self._record(source, answer, is_first=False)
+                self.look()
         except BaseException as error:  # handed to the thread that calls check()
             _log.error("the quota watch has ended: %s", type(error).__name__)
             self._error = error
@@ -135,6 +170,8 @@ class Watcher:
     def _record(self, source: WatchedSource, answer: Answer, *, is_first: bool) -> None:
         """Write what is new."""
         edits, known_through_ms = answer.edits, answer.known_through_ms
+        if known_through_ms is not None:
+            self._looks_ms = with_look(self._looks_ms, known_through_ms)
         self._warn(edits, is_complete=known_through_ms is not None)
         self._tables.apply_lag_ms = source.apply_lag_ms
         with self._writing():
@@ -168,3 +205,14 @@ class Watcher:
 
     def _writing(self) -> AbstractContextManager[None]:
         return delta_errors(f"{self._settings.tables}: the quota tables cannot be written")
+
+
+def with_look(looks_ms: Sequence[int], look_ms: int) -> list[int]:
+    """The ends of the stretches in which the source was looked at without a pause, with one look more, epoch ms.
+
+    A clock that jumps begins another stretch. So the last look of the right clock is still there when it comes back.
+    """
+    *before, last = looks_ms or (look_ms,)
+    if last <= look_ms <= last + _PAUSE_MS:
+        return [*before, look_ms]
+    return [*looks_ms, look_ms][-_MOST_LOOKS:]

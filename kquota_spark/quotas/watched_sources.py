@@ -45,6 +45,7 @@ class ZooKeeperSource:
         self._tree = QuotaTree(self._quotas)
         self._compared: View | None = None
         self._is_complete = False
+        self._complete_through_ms = BEGINNING_MS
 
     def start(self) -> None:
         """Connect and wait until the source can be read.
@@ -66,6 +67,8 @@ class ZooKeeperSource:
     def open(self, ledger: Ledger, known_through_ms: int | None) -> None:
         """Go on from what is recorded; before `read`."""
         self._ledger = ledger
+        self._compared = None
+        self._complete_through_ms = known_through_ms or BEGINNING_MS
 
     def wait(self) -> None:
         """Until there may be something new, or the time for a sign of life has come."""
@@ -83,10 +86,14 @@ class ZooKeeperSource:
             return None
         edits = Edits()
         if view is not self._compared:
-            edits = self._ledger.compare(view, self._clock_ms())
+            after_ms = _not_ahead(self._complete_through_ms, asked_at_ms)
+            edits = self._ledger.compare(view, self._clock_ms(), after_ms)
             self._compared = view
             self._is_complete = not (view.unreadable or edits.refused or edits.vanished)
-        return Answer(edits, asked_at_ms if self._is_complete else None)
+        if not self._is_complete:
+            return Answer(edits)
+        self._complete_through_ms = asked_at_ms
+        return Answer(edits, asked_at_ms)
 
     def stop(self) -> None:
         """Disconnect."""
@@ -158,9 +165,7 @@ class AdminSource:
         if self._failures:
             _log.warning("Kafka %s describes its quotas again", self._settings.kafka.bootstrap_servers)
             self._failures = 0
-        # A poll that was made while this clock was ahead says nothing of when the edits after it came.
-        is_past = self._complete_through_ms <= asked_at_ms
-        after_ms = self._complete_through_ms if is_past else BEGINNING_MS
+        after_ms = _not_ahead(self._complete_through_ms, asked_at_ms)
         edits = self._ledger.compare_described(found, after_ms, self._clock_ms())
         if edits.vanished:
             return Answer(edits)
@@ -177,6 +182,11 @@ class AdminSource:
         found = self._admin.quota_set()
         self.apply_lag_ms = self._settings.quotas.apply_lag if self._admin.has_zookeeper else 0
         return found
+
+
+def _not_ahead(complete_through_ms: int, asked_at_ms: int) -> int:
+    """When the look before was made; one by a clock that was ahead says nothing of when the edits after it came."""
+    return complete_through_ms if complete_through_ms <= asked_at_ms else BEGINNING_MS
 
 
 WatchedSource = ZooKeeperSource | AdminSource

@@ -35,7 +35,7 @@ QUOTA_CHANGES = Table(
         string("source", "zookeeper, admin or file"),
         timestamp("observed_at", "when the watcher saw it, UTC"),
         string("problem", "why the payload could not be read; null normally"),
-        timestamp("changed_before", "a polled source: it changed before this, UTC; null if exact"),
+        timestamp("changed_before", "polled, or a wrong clock: it changed before this, UTC; null if exact"),
     ),
 )
 

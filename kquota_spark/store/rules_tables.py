@@ -33,6 +33,7 @@ _TIDY_INTERVAL_S = 600
 _COMMIT_ATTEMPTS = 10
 _MOST_NAMED = 1_000
 """Entities that a commit names; if more have changed, it replaces the rules of all."""
+_EDIT = ("entity", "key", "version", "changed_at", "changed_before")
 _MOST_FILES = 50
 """Of `quota_changes`: it gets one with each second in which somebody edits quotas."""
 _PROPERTIES: Mapping[str, Mapping[str, str]] = {
@@ -113,6 +114,38 @@ class RulesTables:
         if self._edited is not None:
             self._edited.update(change.entity for change in changes)
         self.problems.update({problem.node: (problem.version, problem.problem) for problem in problems})
+
+    def mend(self, changes: Sequence[QuotaChange]) -> int:
+        """Replace the times of edits in `quota_changes`; `write_rules` must follow. How many were replaced.
+
+        Args:
+            changes: those of `changes` in the same order, some with other times.
+        """
+        pairs = zip(self.changes, changes, strict=True)
+        mended = {_edit(was): now for was, now in pairs if _edit(was) != _edit(now)}
+        attempts = count(1)
+
+        def write() -> None:
+            if next(attempts) > 1:
+                self._changes_table = self._opened(self._changes_table)
+            rows = _rows(
+                self._changes_table, list(QUOTA_CHANGES.names), [("cluster_id", "=", self._cluster_id)]
+            )
+            for row in rows:
+                edit = tuple(row[name] for name in _EDIT)
+                if edit in mended:
+                    row["changed_at"], row["changed_before"] = (
+                        mended[edit].changed_at_ms,
+                        mended[edit].changed_before_ms,
+                    )
+            data = arrow_rows(QUOTA_CHANGES, rows)
+            write_deltalake(self._changes_table, data, mode="overwrite", predicate=self._mine)
+
+        committed(write, _COMMIT_ATTEMPTS)
+        self.changes = list(changes)
+        if self._edited is not None:
+            self._edited.update(change.entity for change in mended.values())
+        return len(mended)
 
     def write_rules(self, known_through_ms: int | None) -> None:
         """Write what has changed and the source's own row in one commit; None leaves known_through as it was.
@@ -274,6 +307,12 @@ class RulesTables:
             "version": max((change.version for change in self.changes), default=None),
             "source": self._source,
         }
+
+
+def _edit(change: QuotaChange) -> tuple[Any, ...]:
+    """The columns of `_EDIT`, which tell an edit from all others."""
+    times = change.version, change.changed_at_ms, change.changed_before_ms
+    return (str(change.entity), change.key.value, *times)
 
 
 def open_rules_table(root: str, table: Table, storage: dict[str, str] | None) -> DeltaTable:

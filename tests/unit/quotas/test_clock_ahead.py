@@ -13,13 +13,15 @@ import pytest
 from kquota_spark.config.settings import Duration, Quotas, Settings
 from kquota_spark.enforce.decision_messages import Heartbeat
 from kquota_spark.enforcement.decision_publisher import heartbeat
+from kquota_spark.formats.znodes.nodes import Node, QuotaPayload, View
 from kquota_spark.kafka.quota_admin import QuotaAdmin
 from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.quota_types import QuotaKey
 from kquota_spark.model.quotas.rules import END_MS, QuotaChange
 from kquota_spark.quotas.ledger import Ledger
 from kquota_spark.quotas.stored import stored_rules
-from kquota_spark.quotas.watched_sources import AdminSource
+from kquota_spark.quotas.watch import Watcher, with_look
+from kquota_spark.quotas.watched_sources import AdminSource, ZooKeeperSource
 from kquota_spark.store.rules_tables import RulesTables
 from tests.support.tables.table_rows import T0_MS
 
@@ -86,6 +88,126 @@ def test_a_poll_of_the_year_2099_says_nothing_of_the_edits_after_it(monkeypatch:
     assert answers[2].edits.changes == [
         QuotaChange(Entity("alice"), QuotaKey.PRODUCER_BYTE_RATE, 6.0, 5.0, 0, 6_000, 6_000)
     ]
+
+
+ALICE, RATE = Entity("alice"), QuotaKey.PRODUCER_BYTE_RATE
+DAY_MS = 86_400_000
+
+
+class Polled:
+    """A watcher of brokers that describe one quota; the clock and the quota are set by the test."""
+
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now_ms, self.rate = T0_MS, 1e6
+        # Its thread waits for longer than the test takes: each look is one of the test.
+        quotas = Quotas(source="admin", poll_interval=Duration(DAY_MS), apply_lag=Duration(0))
+        self.settings = Settings(cluster_id="c", tables=str(root), quotas=quotas)
+        self.watcher = Watcher(self.settings, clock_ms=lambda: self.now_ms)
+
+        def ask(admin: QuotaAdmin, filters: Any) -> list[Any]:
+            admin.has_zookeeper = True  # no lag of the metadata
+            entity = [SimpleNamespace(entity_type="user", entity_name="alice")]
+            values = [SimpleNamespace(key="producer_byte_rate", value=self.rate)]
+            entries = [SimpleNamespace(entity=entity, values=values)]
+            return [SimpleNamespace(error_code=0, error_message="", entries=entries)]
+
+        monkeypatch.setattr(QuotaAdmin, "_ask", ask)
+
+    def look(self, now_ms: int, rate: float) -> None:
+        """Let the watcher look at this limit at this time of its clock."""
+        self.now_ms, self.rate = now_ms, rate
+        self.watcher.look()
+
+    def restart(self, now_ms: int, rate: float) -> None:
+        """Stop the watcher; another one looks at this limit at this time."""
+        self.watcher.stop()
+        self.now_ms, self.rate = now_ms, rate
+        self.watcher = Watcher(self.settings, clock_ms=lambda: self.now_ms)
+        self.watcher.start()
+
+    def rules(self) -> list[tuple[int, int | None, float | None, int | None]]:
+        """From, to, limit and the time from which on it is certain, of alice as stored."""
+        found = stored_rules(self.settings).stretches
+        return [
+            (rule.valid_from_ms, rule.valid_to_ms, rule.values.get(RATE), rule.certain_from_ms)
+            for rule in found
+            if rule.entity == ALICE
+        ]
+
+
+@pytest.fixture
+def polled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Polled]:
+    made = Polled(tmp_path, monkeypatch)
+    made.watcher.start()
+    yield made
+    made.watcher.stop()
+
+
+def test_an_edit_after_the_clock_came_back_counts_from_now_on(polled: Polled) -> None:
+    polled.look(T0_MS + DAY_MS, 4e6)
+    polled.look(T0_MS + DAY_MS + 1_000, 5e6)
+    polled.look(T0_MS + 10_000, 2e6)
+    # 4 MB/s and 5 MB/s came between the last look of the right clock and the next one of it, and so did 2 MB/s.
+    assert polled.rules() == [(0, T0_MS, 1e6, T0_MS), (T0_MS, None, 2e6, T0_MS + 10_000)]
+
+
+def test_an_edit_seen_by_a_clock_ahead_came_between_the_looks_of_the_right_one(polled: Polled) -> None:
+    polled.look(T0_MS + DAY_MS, 4e6)
+    polled.look(T0_MS + DAY_MS + 1_000, 5e6)
+    polled.look(T0_MS + 10_000, 5e6)
+    mended = [(0, T0_MS, 1e6, T0_MS), (T0_MS, None, 5e6, T0_MS + 10_000)]
+    assert polled.rules() == mended
+    # It stays so when that time has come: another run reads the mended times.
+    polled.restart(T0_MS + 2 * DAY_MS, 5e6)
+    assert polled.rules() == mended
+
+
+def test_a_start_mends_what_a_run_with_a_clock_ahead_has_recorded(polled: Polled) -> None:
+    polled.restart(T0_MS + DAY_MS, 4e6)
+    polled.restart(T0_MS + DAY_MS + 1_000, 5e6)
+    polled.restart(T0_MS + 10_000, 2e6)
+    assert polled.rules() == [(0, T0_MS, 1e6, T0_MS), (T0_MS, None, 2e6, T0_MS + 10_000)]
+
+
+def zookeeper(monkeypatch: pytest.MonkeyPatch, clock: Iterator[int], *views: View) -> ZooKeeperSource:
+    source, shown = ZooKeeperSource(Settings(), lambda: next(clock)), iter(views)
+    monkeypatch.setattr(source, "_tree", SimpleNamespace(read=lambda: next(shown)))
+    source.open(Ledger([], {}), None)
+    return source
+
+
+def node(rate: float, changed_at_ms: int, version: int) -> View:
+    return View({"users/alice": Node(QuotaPayload({RATE: rate}), changed_at_ms, version)}, {"users": 1})
+
+
+def test_an_edit_of_a_zookeeper_host_whose_clock_is_ahead_came_between_two_looks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # A look asks the clock before it reads, and again when it has read.
+    clock = iter((1_000, 1_001, 9_000, 9_001, 20_000, 20_001))
+    views = node(1.0, 500, 5), node(2.0, 9_001 + DAY_MS, 6), node(3.0, 15_000, 7)
+    source = zookeeper(monkeypatch, clock, *views)
+    found = [answer.edits.changes for answer in (source.read() for _ in views) if answer]
+    assert found == [
+        [QuotaChange(ALICE, RATE, 1.0, None, 500, 5)],
+        [QuotaChange(ALICE, RATE, 2.0, 1.0, 1_000, 6, 9_001)],
+        [QuotaChange(ALICE, RATE, 3.0, 2.0, 15_000, 7)],
+    ]
+
+
+def test_a_zookeeper_clock_that_differs_as_clocks_do_is_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = zookeeper(monkeypatch, iter((1_000, 1_001)), node(1.0, 6_001, 5))
+    answer = source.read()
+    assert answer is not None
+    assert answer.edits.changes == [QuotaChange(ALICE, RATE, 1.0, None, 6_001, 5)]
+
+
+def test_looks_are_kept_as_the_ends_of_what_was_looked_at_without_a_pause() -> None:
+    looks: list[int] = []
+    for look_ms in (1_000, 2_000, 62_000, 200_000, 201_000, 3_000):
+        looks = with_look(looks, look_ms)
+    # 1 s to 62 s without a pause beyond 60 s; 200 s to 201 s; then the clock came back.
+    assert looks == [62_000, 201_000, 3_000]
 
 
 @pytest.mark.parametrize(
