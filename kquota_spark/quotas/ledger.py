@@ -216,18 +216,13 @@ def mended(changes: Sequence[QuotaChange], now_ms: int, look_ms: int) -> list[Qu
     newest_ms: dict[AnyEntity, int] = {}
     for index in in_order:
         change = found[index]
-        if is_ahead(latest_ms(change), now_ms):
+        if is_ahead(change.latest_ms, now_ms):
             at_ms = look_ms if is_ahead(change.changed_at_ms, now_ms) else change.changed_at_ms
             at_ms = max(at_ms, newest_ms.get(change.entity, BEGINNING_MS))
             change = replace(change, changed_at_ms=at_ms, changed_before_ms=max(at_ms, now_ms))
             found[index] = change
         newest_ms[change.entity] = change.changed_at_ms
     return found
-
-
-def latest_ms(change: QuotaChange) -> int:
-    """The time by which an edit was made at the latest."""
-    return change.changed_at_ms if change.changed_before_ms is None else change.changed_before_ms
 
 
 def _is_same(value: float | None, previous: float | None) -> bool:

@@ -15,7 +15,7 @@ from kquota_spark.formats.quota_files.quota_file import read_quotas
 from kquota_spark.model.quotas.rules import BEGINNING_MS, END_MS, is_ahead
 from kquota_spark.process.clock import now_ms
 from kquota_spark.quotas.leaders import LeaderWatcher
-from kquota_spark.quotas.ledger import NAME_LIMIT, Edits, Ledger, latest_ms, mended
+from kquota_spark.quotas.ledger import NAME_LIMIT, Edits, Ledger, mended
 from kquota_spark.quotas.watched_sources import AdminSource, Answer, WatchedSource, ZooKeeperSource
 from kquota_spark.store.rules_tables import RulesTables
 from kquota_spark.store.storage import delta_errors, storage_options
@@ -126,7 +126,7 @@ class Watcher:
     def _mend(self, source: WatchedSource) -> bool:
         """Give edits that a clock ahead has recorded the times between which they came; whether there were any."""
         tables, now = self._tables, self._clock_ms()
-        if not is_ahead(max(map(latest_ms, tables.changes), default=BEGINNING_MS), now):
+        if not is_ahead(tables.newest_edit_ms, now):
             return False
         look_ms = max((look for look in self._looks_ms if look <= now), default=BEGINNING_MS)
         changes = mended(tables.changes, now, look_ms)
@@ -195,7 +195,7 @@ class Watcher:
         if is_complete or doubted:
             self._doubted = doubted
         known_through_ms = self._tables.known_through_ms or 0
-        times_ms = [change.changed_before_ms or change.changed_at_ms for change in edits.changes]
+        times_ms = [change.latest_ms for change in edits.changes]
         late_ms = known_through_ms - min(times_ms, default=known_through_ms)
         if late_ms > 0 and known_through_ms:
             _log.warning(

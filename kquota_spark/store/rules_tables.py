@@ -17,7 +17,7 @@ from deltalake import DeltaTable, Schema, write_deltalake
 from kquota_spark.errors import UserError
 from kquota_spark.model.quotas.entities import AnyEntity, parse_entity
 from kquota_spark.model.quotas.quota_types import parse_key
-from kquota_spark.model.quotas.rules import END_MS, QuotaChange, RuleStretch, stretches
+from kquota_spark.model.quotas.rules import BEGINNING_MS, END_MS, QuotaChange, RuleStretch, stretches
 from kquota_spark.schema.columns import Table
 from kquota_spark.schema.quota_tables import QUOTA_CHANGES, QUOTA_RULES
 from kquota_spark.store.durable import sync_commit
@@ -91,6 +91,8 @@ class RulesTables:
         sources = ["zookeeper", "admin"] if source == "admin" else [source]
         self._of_source = [("cluster_id", "=", cluster_id), ("source", "in", sources)]
         self.changes, self.problems = self._read_changes()
+        self.newest_edit_ms = _newest_ms(self.changes)
+        """The latest time that an edit is recorded with, epoch ms."""
         self.known_through_ms = self._read_known_through(now_ms)
         self._edited: set[AnyEntity] | None = None
         """Entities whose rules have not been written yet; None before the first time: all of them."""
@@ -111,6 +113,7 @@ class RulesTables:
 
         committed(write, _COMMIT_ATTEMPTS)
         self.changes.extend(changes)
+        self.newest_edit_ms = max(self.newest_edit_ms, _newest_ms(changes))
         if self._edited is not None:
             self._edited.update(change.entity for change in changes)
         self.problems.update({problem.node: (problem.version, problem.problem) for problem in problems})
@@ -142,7 +145,7 @@ class RulesTables:
             write_deltalake(self._changes_table, data, mode="overwrite", predicate=self._mine)
 
         committed(write, _COMMIT_ATTEMPTS)
-        self.changes = list(changes)
+        self.changes, self.newest_edit_ms = list(changes), _newest_ms(changes)
         if self._edited is not None:
             self._edited.update(change.entity for change in mended.values())
         return len(mended)
@@ -307,6 +310,10 @@ class RulesTables:
             "version": max((change.version for change in self.changes), default=None),
             "source": self._source,
         }
+
+
+def _newest_ms(changes: Iterable[QuotaChange]) -> int:
+    return max((change.latest_ms for change in changes), default=BEGINNING_MS)
 
 
 def _edit(change: QuotaChange) -> tuple[Any, ...]:

@@ -36,6 +36,11 @@ class QuotaChange:
     version: int
     changed_before_ms: int | None = None
 
+    @property
+    def latest_ms(self) -> int:
+        """By when it was made at the latest."""
+        return self.changed_at_ms if self.changed_before_ms is None else self.changed_before_ms
+
 
 @dataclass(frozen=True, slots=True)
 class RuleStretch:
