@@ -5,5 +5,5 @@ commit: what the driver does with it.
 
 Rooms, in reading order: gaps, past.
 
-In reading order: progress, audit_metrics, task_reports, violations, commit, spark, stages, queries, job.
+In reading order: progress, audit_metrics, task_reports, own_clock, violations, commit, spark, stages, queries, job.
 """

@@ -16,6 +16,7 @@ import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 
 from kquota_spark.audit.gaps.log_gaps import GapWatch
+from kquota_spark.audit.own_clock import OwnClock
 from kquota_spark.audit.task_reports import TaskReport, TaskReports
 from kquota_spark.audit.violations import EpisodeFold, Judged, judged_of, seconds_by_place, violated_seconds
 from kquota_spark.checkpoints.checkpoints import LOG, TARGETS
@@ -41,6 +42,7 @@ class Sink:
 
     `counted` has sums of what was written, by name; `newest_ms` is a maximum. `gaps` is there for the query of the log.
     With a `run` each micro-batch ends if a later run has started.
+    `clock` compares this machine's with the brokers'.
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class Sink:
         self._pins = Pins(settings, query)
         self._commits = {name: BatchCommits(settings, _DECLARED[name]) for name in TARGETS[query]}
         self._episodes = EpisodeFold(settings)
+        self.clock = OwnClock()
         self.gaps = GapWatch(settings, say) if query == LOG else None
 
     def commit(self, rows: DataFrame, number: int) -> None:
@@ -93,6 +96,7 @@ class Sink:
         else:
             judged = judged_of(violated_seconds(decided), seconds_by_place(decided, "max"))
         self._episodes.fold(judged, batch)
+        self.clock.add(reports)
         self._count(reports)
 
     def require_newest(self) -> None:

@@ -182,6 +182,7 @@ class _Run:
                     not self.stop.is_asked
                 ):  # a signal to all processes ends Spark's workers too, and a query with them
                     _raise_failure(self.settings, query, sink)
+                    sink.clock.require()
                 _follow(query, sink, progress[sink.query])
             self.metrics.update(progress, {sink.query: query.isActive for query, sink in started})
             if not is_active:

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kquota_spark.audit.task_reports import Span, TaskReport, TaskReports
+from kquota_spark.audit.task_reports import Ahead, Span, TaskReport, TaskReports
 from kquota_spark.audit.violations import seconds_by_place, violated_seconds
 from kquota_spark.checkpoints.known import KnownLoader
 from kquota_spark.checkpoints.lineage import Lineage
@@ -23,7 +23,7 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.pipeline.charges import Charges
 from kquota_spark.pipeline.govern import governed_batch
-from kquota_spark.pipeline.ingest import MessageReader, parsed
+from kquota_spark.pipeline.ingest import MessageReader, are_ahead_of_reading, parsed
 from kquota_spark.pipeline.jmx.ingest import JmxSettings, sampled_batch
 from kquota_spark.pipeline.jmx.judge import jmx_usage_batch
 from kquota_spark.pipeline.kept_imports import keep_imports, look_seldom
@@ -54,7 +54,8 @@ class Stages:
             return
         reader, known = MessageReader(ingest_settings(self.settings)), KnownLoader(self.settings)()
         charges = Charges(known.governor.coverage)
-        writer, seen = PartWriter(self.settings, REQUESTS), _Seen()
+        writer = PartWriter(self.settings, REQUESTS)
+        seen = _Seen(reader.settings.allowed_clock_skew_ms)
         for batch in filled:
             rows = parsed(batch, reader)
             charges.add(rows)
@@ -64,8 +65,9 @@ class Stages:
             if charges.is_full:
                 yield from charges.batches()
         report = TaskReport(
-            REQUESTS.name, [*writer.close()], seen.counts, brokers=[*seen.brokers], spans=seen.spans()
-        )
+            REQUESTS.name, [*writer.close()], seen.counts, brokers=[*seen.brokers], heard=[*seen.heard],
+            ahead=seen.ahead(), spans=seen.spans(),
+        )  # fmt: skip
         self.reports.add(report)
         yield from charges.batches()
         keep_imports()
@@ -151,9 +153,12 @@ _OFFSET = "kafka_offset"
 class _Seen:
     """What the rows of `requests` of one task tell."""
 
-    def __init__(self) -> None:
+    def __init__(self, allowed_clock_skew_ms: int) -> None:
+        self._skew_ms = allowed_clock_skew_ms
         self.counts = dict.fromkeys(("rows", "unreadable", "gaps", "cut", "out_of_time"), 0)
         self.brokers: set[int] = set()
+        self.heard: set[int] = set()
+        self._ahead: dict[int, Ahead] = {}
         self._spans: dict[tuple[str, int], tuple[int, int, int]] = {}
 
     def add(self, rows: pa.RecordBatch) -> None:
@@ -174,7 +179,22 @@ class _Seen:
         is_request: Any = pc.equal(rows["kind"], pa.scalar("request"))
         brokers: list[Any] = rows["broker_id"].filter(is_request).unique().to_pylist()
         self.brokers.update(brokers)
+        heard: list[Any] = rows["broker_id"].drop_null().unique().to_pylist()
+        self.heard.update(heard)
+        if pc.any(rows["is_out_of_time"]).as_py():
+            self._add_ahead(rows.filter(are_ahead_of_reading(rows, self._skew_ms)))
         self._add_offsets(rows)
+
+    def _add_ahead(self, rows: pa.RecordBatch) -> None:
+        table = pa.table({name: rows[name] for name in ("broker_id", "record_time_ms")})
+        times = table.group_by("broker_id").aggregate([("record_time_ms", "min"), ("record_time_ms", "max")])
+        for row in times.to_pylist():
+            broker_id, from_ms, to_ms = (row[name] for name in times.column_names)
+            before = self._ahead.get(broker_id, Ahead(broker_id, from_ms, to_ms))
+            self._ahead[broker_id] = Ahead(broker_id, min(before.from_ms, from_ms), max(before.to_ms, to_ms))
+
+    def ahead(self) -> list[Ahead]:
+        return [*self._ahead.values()]
 
     def _add_offsets(self, rows: pa.RecordBatch) -> None:
         table = pa.table({name: rows[name] for name in ("topic", "partition", _OFFSET)})

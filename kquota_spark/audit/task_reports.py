@@ -27,6 +27,14 @@ class Span(NamedTuple):
     lines: int
 
 
+class Ahead(NamedTuple):
+    """Lines of a broker that are ahead of their reading, though not of their messages; record times, epoch ms."""
+
+    broker_id: int
+    from_ms: int
+    to_ms: int
+
+
 class TaskReport(msgspec.Struct, frozen=True):
     """What one task has written into one table."""
 
@@ -36,6 +44,9 @@ class TaskReport(msgspec.Struct, frozen=True):
     """Sums for the job's own metrics; `newest_ms` is a maximum."""
     brokers: list[int] = []
     """Whose lines they are."""
+    heard: list[int] = []
+    """Brokers of which there is a line or a heartbeat."""
+    ahead: list[Ahead] = []
     spans: list[Span] = []
     violated: bytes = b""
     """Violated seconds as an Arrow stream."""

@@ -15,6 +15,7 @@ from kquota_spark.errors import UserError
 from kquota_spark.kafka.broker_configs import config_checks, stored_configs
 from kquota_spark.model.quotas.rules import is_ahead
 from kquota_spark.process.check import Check, fail, ok, warn
+from kquota_spark.replay.parsing import clock_skew_ms
 from kquota_spark.schema.key_columns import FROM_LOG
 from kquota_spark.store.reading import Tables, utc_text
 
@@ -117,7 +118,7 @@ def run_checks(settings: Settings, now_ms: int) -> Iterator[Check]:
             (("requests",), lambda: line_checks(tables) if settings.kafka.has_log else []),
             (("requests",), lambda: _unreadable(tables)),
             (("requests",), lambda: growth_checks(tables)),
-            (("requests", "usage"), lambda: measured_checks(tables)),
+            (("requests", "usage"), lambda: measured_checks(tables, clock_skew_ms(settings))),
             (("usage", "decisions"), lambda: judged_checks(tables, now_ms)),
             (("requests", "usage", "decisions"), lambda: lag_checks(tables, settings, now_ms)),
             (("decisions", "quota_rules"), lambda: source_checks(tables, settings, now_ms)),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from kquota_spark.pipeline.ingest import set_aside
 from kquota_spark.process.check import Check, fail, ok, warn
 from kquota_spark.schema.key_columns import FROM_LOG
 from kquota_spark.store.reading import Tables, utc_text
@@ -63,7 +64,7 @@ from (
 _MEASURED = f"""
 select cluster_id, broker_id, make_timestamptz(record_time_ms // 1000 * 1000000) as second,
        coalesce(lines, 1) as due, null as kept, null as copies
-from requests where quota_type is not null and not coalesce(is_out_of_time, false)
+from requests where quota_type is not null and not {{set_aside}}
 union all
 select cluster_id, broker_id, usage.second, null, requests, duplicates from usage
 where {FROM_LOG} and event_date >= (select min(event_date) from requests) and quota_type in ('produce', 'fetch')
@@ -93,7 +94,6 @@ select cluster_id, sum(due)::bigint as due, sum(kept)::bigint as kept, sum(copie
        epoch_ms(max(newest)) as newest_ms
 from pairs group by cluster_id order by cluster_id
 """
-_TO_USAGE = _COMPARED.format(keys="cluster_id, broker_id, second", hops=_MEASURED)
 _TO_DECISIONS = _COMPARED.format(keys="cluster_id, broker_id, quota_type, second", hops=_JUDGED)
 
 
@@ -165,10 +165,16 @@ def _offsets(tables: Tables, row: dict[str, Any]) -> Check:
     return ok("offsets", f"{place}: {first} to {last} without a gap")
 
 
-def measured_checks(tables: Tables) -> list[Check]:
-    """Chargeable rows of `requests` against `usage`: measured, copies, not yet, late."""
+def measured_checks(tables: Tables, clock_skew_ms: int) -> list[Check]:
+    """Chargeable rows of `requests` against `usage`: measured, copies, not yet, late.
+
+    Lines that the job set aside because its own clock was behind count as late: restate takes them in. Lines that are
+    ahead of their messages by more than `clock_skew_ms` are not chargeable.
+    """
     checks = []
-    for row in tables.query(_TO_USAGE).dicts():
+    hops = _MEASURED.format(set_aside=set_aside(clock_skew_ms))
+    to_usage = _COMPARED.format(keys="cluster_id, broker_id, second", hops=hops)
+    for row in tables.query(to_usage).dicts():
         evidence = (
             f"{row['cluster_id']}: {row['due']:,} chargeable requests = {row['kept']:,} in usage + "
             f"{row['copies']:,} copies + {row['pending']:,} not yet measured + {row['missing']:,} late"

@@ -54,6 +54,25 @@ itself (`LogAppendTime`) is believed a minute beyond the clock of this machine.
 """
 
 
+def set_aside(skew_ms: int) -> str:
+    """SQL: a row of `requests` is ahead of its message, so that it is judged neither by the job nor by `restate`.
+
+    The job sets aside what is ahead of its reading too. That depends on when it was read, and on the clock of the job's
+    machine. So `restate` takes such a line in.
+    """
+    is_ahead = f"coalesce(record_time_ms > kafka_timestamp_ms + {skew_ms}, true)"
+    return f"(coalesce(is_out_of_time, false) and {is_ahead})"
+
+
+def are_ahead_of_reading(rows: pa.RecordBatch, skew_ms: int) -> Any:
+    """Which rows of `requests` were set aside, but not for being ahead of their message."""
+    is_beat = pc.equal(rows["kind"], pa.scalar("heartbeat"))
+    # The last heartbeat has a later record time, which closes all windows.
+    time_ms = pc.if_else(is_beat, rows["log_time_ms"], rows["record_time_ms"])
+    latest_ms = pc.add(rows["kafka_timestamp_ms"], pa.scalar(skew_ms))
+    return pc.and_kleene(rows["is_out_of_time"], pc.less_equal(time_ms, latest_ms))
+
+
 class _Beat(msgspec.Struct):
     time_ms: Annotated[int, msgspec.Meta(ge=BEGINNING_MS, le=END_MS)]
     is_end: bool = False

@@ -49,6 +49,7 @@ def test_the_alerts_ask_for_metrics_that_the_job_has() -> None:
     assert [alert["alert"] for alert in alerts] == [
         "KquotaAuditDownOrLagging",
         "KquotaAuditUnreadableLines",
+        "KquotaAuditFutureLines",
         "KquotaAuditAgreementDropped",
         "KquotaAuditQuotasStale",
     ]

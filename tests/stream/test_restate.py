@@ -106,3 +106,25 @@ def test_a_stretch_that_had_nothing_is_not_read_again_by_the_queries(
     assert only(rows_of(settings, "violations"), "start_time", "end_time", "violated_seconds") == [
         (T0_MS + 30_000, T0_MS + 31_000, 1)
     ]
+
+
+def test_lines_that_a_clock_behind_set_aside_restated_equal_a_run_with_a_right_clock(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Only what is ahead of its own message is left out by both."""
+    from kquota_spark.audit.past.restate import require_closed, restate
+
+    rows = [request(second, T0_MS + second * 1_000, charged_bytes=900) for second in range(60)]
+    # Written when Kafka got it; the last one was written 4 s after that, and clocks differ by 2.5 s at most.
+    rows = [row | {"kafka_timestamp_ms": row["record_time_ms"]} for row in rows]
+    false = request(60, T0_MS + 30_500, is_out_of_time=True, kafka_timestamp_ms=T0_MS + 26_500)
+    aside = [row | {"is_out_of_time": 20 <= row["kafka_offset"] < 40} for row in rows]
+    right, behind = _run(tmp_path / "right"), _run(tmp_path / "behind")
+    _audited(spark, right, [*rows, false, _end(61, 60)])
+    _audited(spark, behind, [*aside, false, _end(61, 60)])
+    assert sum(row["requests"] for row in rows_of(behind, "usage")) == 40
+    closed_ms = require_closed(behind, T0_MS + 20_000, T0_MS + 40_000)
+    restate(spark, behind, T0_MS + 20_000, T0_MS + 40_000, closed_ms)
+    for name in WRITTEN:
+        assert rows_of(behind, name) == rows_of(right, name), name
+    assert sum(row["requests"] for row in rows_of(behind, "usage")) == 60

@@ -19,6 +19,8 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.config.windows import rate_config
 from kquota_spark.errors import UserError
 from kquota_spark.model.replay.log_beginning import MOST_LINES, WITHIN_MS, LogBeginning, cut_gap
+from kquota_spark.pipeline.ingest import set_aside
+from kquota_spark.replay.parsing import clock_skew_ms
 from kquota_spark.schema.gap_tables import BROKER_START, CUT_LINE, LOG_GAPS, MID_STREAM, SHIPPER_LOST_LINES
 from kquota_spark.schema.tables import REQUESTS
 from kquota_spark.store.durable import sync_commit
@@ -29,7 +31,7 @@ from kquota_spark.store.storage import arrow_files, committed, delta_errors, del
 
 _TOLD = """
 select distinct broker_id, log_time_ms, record_time_ms from requests
-where kind = 'gap' and cluster_id = $1 and not is_out_of_time
+where kind = 'gap' and cluster_id = $1 and not {set_aside}
   and (broker_id, log_time_ms, record_time_ms) not in (
     select (broker_id, epoch_ms(from_time), epoch_ms(to_time)) from log_gaps where cluster_id = $1
   ) order by all
@@ -221,7 +223,8 @@ def _in_rows(settings: Settings, unseen: Unseen) -> list[LogGap]:
             tables.open(REQUESTS.name)
         else:
             tables.open_files(REQUESTS.name, unseen.paths)
-        told = tables.query(_TOLD, [settings.cluster_id]).rows
+        told_sql = _TOLD.format(set_aside=set_aside(clock_skew_ms(settings)))
+        told = tables.query(told_sql, [settings.cluster_id]).rows
         found = [LogGap(broker_id, from_ms, to_ms, SHIPPER_LOST_LINES) for broker_id, from_ms, to_ms in told]
         found += _cuts(settings, tables)
         if tables.query(_UNBEGUN, [settings.cluster_id, MID_STREAM, BROKER_START]).rows:
@@ -233,11 +236,9 @@ def _in_rows(settings: Settings, unseen: Unseen) -> list[LogGap]:
 
 
 def _cuts(settings: Settings, tables: Tables) -> list[LogGap]:
-    """New gaps of lines of which it is not known whose they are."""
+    """Gaps of lines of which it is not known whose they are."""
     rows = tables.query(_CUT, [settings.cluster_id]).rows
-    gaps = {LogGap(broker_id, *cut_gap(log_time_ms), CUT_LINE) for broker_id, log_time_ms in rows}
-    known = set(tables.query(_KNOWN, [settings.cluster_id]).rows) if gaps else set()
-    return sorted(gaps - known)
+    return sorted({LogGap(broker_id, *cut_gap(log_time_ms), CUT_LINE) for broker_id, log_time_ms in rows})
 
 
 def _beginnings(settings: Settings, tables: Tables) -> list[LogGap]:

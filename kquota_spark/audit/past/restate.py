@@ -28,11 +28,13 @@ from kquota_spark.errors import UserError
 from kquota_spark.pipeline.bucket_judge import Configs
 from kquota_spark.pipeline.charges import to_charged
 from kquota_spark.pipeline.govern import to_governed
+from kquota_spark.pipeline.ingest import set_aside
 from kquota_spark.pipeline.judge import as_decisions
 from kquota_spark.pipeline.measure import to_seconds, to_usage
 from kquota_spark.pipeline.rejudge import KEPT, NEW, OLD, Reach, to_rejudged
 from kquota_spark.process.check import require_java
 from kquota_spark.process.notices import say
+from kquota_spark.replay.parsing import clock_skew_ms
 from kquota_spark.schema.columns import Table
 from kquota_spark.schema.key_columns import FROM_LOG
 from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE
@@ -131,6 +133,8 @@ def restate(session: SparkSession, settings: Settings, from_ms: int, to_ms: int,
     requests = _mine(session, settings, REQUESTS.name, from_ms, to_ms).where(
         f"record_time_ms >= {from_ms} AND record_time_ms < {to_ms}"
     )
+    # The job's own clock may have been wrong when it read them.
+    requests = requests.withColumn("is_out_of_time", F.expr(set_aside(clock_skew_ms(settings))))
     seconds = to_seconds(
         to_charged(requests, KnownLoader(settings)), f"{stream.allowed_lateness} milliseconds"
     )

@@ -90,7 +90,12 @@ def start_judge(spark: SparkSession, settings: Settings) -> Started:
 
 
 def write_topic(
-    settings: Settings, messages: Sequence[tuple[int, bytes]], at_ms: int, first_offset: int = 0
+    settings: Settings,
+    messages: Sequence[tuple[int, bytes]],
+    at_ms: int,
+    first_offset: int = 0,
+    *,
+    is_stamped_by_kafka: bool = False,
 ) -> None:
     """Messages of a topic with one partition, of (broker, value); they come to `run_topic` as one micro-batch."""
     rows = [
@@ -101,13 +106,15 @@ def write_topic(
             "partition": 0,
             "offset": offset,
             "timestamp": dt.datetime.fromtimestamp(at_ms / 1_000, dt.UTC),
+            "timestampType": int(is_stamped_by_kafka),
         }
         for offset, (broker_id, value) in enumerate(messages, first_offset)
     ]
     place = Path(_topic(settings))
     place.mkdir(exist_ok=True)
-    types = (pa.binary(), pa.binary(), pa.string(), pa.int32(), pa.int64(), pa.timestamp("us", tz="UTC"))
-    names = ("key", "value", "topic", "partition", "offset", "timestamp")
+    time = pa.timestamp("us", tz="UTC")
+    types = (pa.binary(), pa.binary(), pa.string(), pa.int32(), pa.int64(), time, pa.int32())
+    names = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
     schema = pa.schema([pa.field(name, each) for name, each in zip(names, types, strict=True)])
     file = place / f"{first_offset:012}.parquet"
     pq.write_table(pa.Table.from_pylist(rows, schema=schema), file)
@@ -119,6 +126,11 @@ def run_topic(
     spark: SparkSession, settings: Settings, lineage: Lineage | None = None
 ) -> list[dict[str, Any]]:
     """Let the whole query of the log work through what `write_topic` wrote; its reports."""
+    return run(start_topic(spark, settings, lineage))
+
+
+def start_topic(spark: SparkSession, settings: Settings, lineage: Lineage | None = None) -> Started:
+    """Start that query."""
     from kquota_spark.audit.queries import closings, from_log, start
     from kquota_spark.audit.stages import Stages
     from kquota_spark.checkpoints.lineage import Lineage as NoLineage
@@ -126,7 +138,7 @@ def run_topic(
     sink = _sink(spark, settings, LOG)
     source = spark.readStream.schema(MESSAGE).option("maxFilesPerTrigger", 1).parquet(_topic(settings))
     stages = Stages(settings, sink.reports, lineage or NoLineage())
-    return run(start(from_log(source, closings(spark, settings), stages), sink, is_once=True))
+    return start(from_log(source, closings(spark, settings), stages), sink, is_once=True)
 
 
 def run_jmx(spark: SparkSession, settings: Settings, *values: bytes, at_ms: int) -> None:

@@ -59,6 +59,15 @@ def test_each_gap_is_recorded_once(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_a_gap_that_only_a_clock_behind_set_aside_is_recorded(tmp_path: Path) -> None:
+    settings = settings_at(tmp_path)  # clocks differ by 3,500 ms at most
+    told(settings, 1, 0, 5_000, is_out_of_time=True, kafka_timestamp_ms=T0_MS + 1_500)
+    told(settings, 2, 0, 5_001, is_out_of_time=True, kafka_timestamp_ms=T0_MS + 1_500)
+    assert record_gaps(settings) == ["shippers lost lines: 1 new gaps in log_gaps"]
+    rows = DeltaTable(f"{settings.tables}/log_gaps").to_pyarrow_table().to_pylist()
+    assert [row["broker_id"] for row in rows] == [1]
+
+
 def line(broker_id: int, at_ms: int, connection: str, **more: Any) -> dict[str, Any]:
     """A request, logged 1 ms later."""
     row = request(0, T0_MS + at_ms, broker_id=broker_id, correlation_id=3)

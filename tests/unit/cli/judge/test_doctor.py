@@ -127,6 +127,25 @@ def test_a_late_line_is_told_from_one_that_is_not_yet_measured(
     )
 
 
+def test_a_line_that_only_its_reading_set_aside_is_late_until_it_is_restated(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    aside = request(5, T0_MS + 300, is_out_of_time=True, kafka_timestamp_ms=T0_MS + 300)
+    told = ("warn", "future lines", "demo: 1 lines are ahead of their message or its reading")
+    _, findings = _findings(_tables(tmp_path / "before", (*_REQUESTS, aside)), capsys)
+    late = (
+        "demo: 4 chargeable requests = 2 in usage + 0 copies + 1 not yet measured + 1 late, "
+        "from 2026-11-21 05:40:00 UTC to 2026-11-21 05:40:01 UTC"
+    )
+    assert findings == [told, ("warn", "measured", late)]
+    restated = {
+        "usages": (usage(0, requests=2), usage(1)),
+        "decisions": (decision(0, requests=2), decision(1)),
+    }
+    _, findings = _findings(_tables(tmp_path / "after", (*_REQUESTS, aside), **restated), capsys)
+    assert findings == [told]
+
+
 def test_a_surplus_does_not_hide_a_late_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     requests = (*_REQUESTS, request(5, T0_MS + 300))
     usages = (usage(0), usage(1), usage(1, client_id="twice"))
