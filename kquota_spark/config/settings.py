@@ -60,6 +60,8 @@ class Kafka(Section):
     """A regular expression with one group for whole topic names: the group is the broker's id or name."""
     jmx_topic: str = ""
     """Topic of JMX samples; empty where there is none. With it `topic` may be empty."""
+    allow_create_time: bool = False
+    """Whether the job reads topics whose messages are stamped by hosts; false: only those that Kafka stamps."""
     max_lines_per_trigger: int = 1_000_000
     client_id: str = "kquota-audit"
     options: dict[str, str] = field(default_factory=dict, repr=False)

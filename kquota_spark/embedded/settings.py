@@ -87,6 +87,8 @@ def broker_properties(
         "group.initial.rebalance.delay.ms": "0",
         # Logs of the past, with their times, are test data here.
         "log.retention.ms": "-1",
+        # As the audit wants its topics.
+        "log.message.timestamp.type": "LogAppendTime",
         **_INTERNAL_TOPICS,
         "num.network.threads": "2",
         "num.io.threads": "4",

@@ -15,7 +15,7 @@ from kquota_spark.errors import UnreachableError, UserError
 from kquota_spark.kafka.client_properties import python_names
 from kquota_spark.kafka.clients import connection, overheard, python_admin, python_errors, refused_login
 from kquota_spark.kafka.log_topic_checks import Consumed, Place, arrival_checks
-from kquota_spark.kafka.questions import missing_jmx_topic, missing_topics
+from kquota_spark.kafka.questions import STAMP, missing_jmx_topic, missing_topics, stamp_command
 from kquota_spark.model.measure.sampled_rate import RingVariant
 from kquota_spark.process.check import Check, fail, failed, ok, warn
 
@@ -24,8 +24,7 @@ _LEAST_RETENTION_MS = 3_600_000
 _LAG_FACTOR = 4
 _CALLBACK = "client.quota.callback.class"
 _QUOTA_KEYS = ("quota.window.num", "quota.window.size.seconds", _CALLBACK)
-_STAMP = "message.timestamp.type"
-_TOPIC_KEYS = ("retention.ms", "retention.bytes", "cleanup.policy", _STAMP)
+_TOPIC_KEYS = ("retention.ms", "retention.bytes", "cleanup.policy", STAMP)
 
 
 def kafka_checks(settings: Settings, consumed: Mapping[Place, Consumed] | None, now_ms: int) -> list[Check]:
@@ -82,7 +81,8 @@ def _answered_checks(
             found = _described(admin, "TOPIC", topic, _TOPIC_KEYS)
             checks.append(_retention(topic, found, consumed, now_ms))
             if found.get("retention.ms") is not None:
-                checks.append(stamp_check(topic, found.get(_STAMP)))
+                is_allowed = settings.kafka.allow_create_time
+                checks.append(stamp_check(topic, found.get(STAMP), is_allowed=is_allowed))
     to_kafka = connection(servers, settings.kafka.options)
     return checks + arrival_checks(settings, topics, to_kafka, brokers, consumed)
 
@@ -173,16 +173,16 @@ def _request_logger(admin: Any, broker_id: int) -> Check:
     return fail("request log", f"broker {broker_id}: kafka.request.logger is {level}, expected DEBUG", advice)
 
 
-def stamp_check(topic: str, stamp: str | None) -> Check:
-    """Whose clock stamps the messages of a log topic: that of Kafka, or those of the hosts that write them."""
-    what, evidence = "log topic clock", f"{topic}: {_STAMP} is {stamp}"
+def stamp_check(topic: str, stamp: str | None, *, is_allowed: bool) -> Check:
+    """Whose clock stamps the messages of a log topic: that of Kafka, or those of the hosts that write them.
+
+    `is_allowed` says that the job reads it anyway.
+    """
+    what, evidence = "log topic clock", f"{topic}: {STAMP} is {stamp}"
     if stamp == "LogAppendTime":
         return ok(what, evidence)
-    advice = (
-        "a host whose clock is wrong stamps lines and messages alike: kafka-configs.sh --alter --topic "
-        f"{topic} --add-config {_STAMP}=LogAppendTime"
-    )
-    return fail(what, evidence, advice)
+    advice = f"a host whose clock is wrong stamps lines and messages alike: {stamp_command(topic)}"
+    return (warn if is_allowed else fail)(what, evidence, advice)
 
 
 def _retention(

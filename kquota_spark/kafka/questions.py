@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any
@@ -15,23 +16,72 @@ from kquota_spark.kafka.client_properties import is_for_java_only
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
+_log = logging.getLogger(__name__)
+
+STAMP = "message.timestamp.type"
+"""The setting of a topic that says whose clock stamps its messages."""
 _TIMEOUT_S = 15.0
 _OFFSETS_S = 5.0
 
 
 def require_topics(settings: Settings) -> None:
-    """Check that the topics of the log and of JMX exist; of a pattern, that it finds one.
+    """Check that the topics of the log and of JMX exist, and that Kafka stamps them; of a pattern, that it finds one.
 
     Raises:
-        UserError: none is set, Kafka does not answer, or it has no such topic.
+        UserError: none is set, Kafka does not answer, it has no such topic, or hosts stamp its messages.
     """
     kafka = settings.kafka
     if is_for_java_only(kafka.options):
         return  # Spark will say what is wrong
-    existing = asked_topics(admin_client(settings), settings)
+    client = admin_client(settings)
+    existing = asked_topics(client, settings)
     missing = missing_topics(settings, existing) or missing_jmx_topic(settings, existing)
     if missing:
         raise UserError(f"{missing[0]} on {kafka.bootstrap_servers}: {missing[1]}")
+    if not kafka.allow_create_time:
+        topics = [*kafka.log_topics(existing), *([kafka.jmx_topic] if kafka.jmx_topic else [])]
+        refuse_create_time(_asked_stamps(client, topics))
+
+
+def refuse_create_time(stamps: Mapping[str, str]) -> None:
+    """Check that the messages of topics are stamped by Kafka, not by the hosts that write them.
+
+    Args:
+        stamps: `STAMP` by topic.
+
+    Raises:
+        UserError: hosts stamp the messages of one.
+    """
+    for topic in sorted(topic for topic, stamp in stamps.items() if stamp == "CreateTime"):
+        raise UserError(
+            f"topic {topic}: {STAMP} is CreateTime, so one host with a wrong clock can spoil the verdicts of all "
+            f"brokers: {stamp_command(topic)} (or set kafka.allow_create_time: true)"
+        )
+
+
+def stamp_command(topic: str) -> str:
+    """What lets Kafka stamp the messages of a topic from now on."""
+    return f"kafka-configs.sh --alter --topic {topic} --add-config {STAMP}=LogAppendTime"
+
+
+def _asked_stamps(client: AdminClient, topics: Iterable[str]) -> Mapping[str, str]:
+    """`STAMP` of the topics whose settings may be read; a warning for the others."""
+    from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]
+
+    found: dict[str, str] = {}
+    asked = [ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in topics]
+    if not asked:
+        return found
+    for resource, answer in client.describe_configs(asked, request_timeout=_TIMEOUT_S).items():
+        try:
+            with kafka_clients.kafka_errors(lambda reason: UserError(reason.str())):
+                found[resource.name] = answer.result()[STAMP].value
+        except UserError as reason:
+            _log.warning(
+                "topic %s: its settings cannot be read (%s), so %s is not checked: grant DescribeConfigs on it to "
+                "the user of kafka.options", resource.name, reason, STAMP
+            )  # fmt: skip
+    return found
 
 
 def missing_topics(settings: Settings, existing: Collection[str]) -> tuple[str, str] | None:
@@ -50,7 +100,7 @@ def missing_topics(settings: Settings, existing: Collection[str]) -> tuple[str, 
     is_one = len(missing) == 1
     key = "kafka.topics" if kafka.topics else "kafka.topic"
     these = "it" if is_one else "them"
-    create = f"create {these} (kafka-topics.sh --create --topic {missing[0]})"
+    create = f"create {these} (kafka-topics.sh --create --topic {missing[0]} --config {STAMP}=LogAppendTime)"
     return (
         f"topic{'' if is_one else 's'} {', '.join(missing)} {'does' if is_one else 'do'} not exist",
         f"{create}, grant Read on {these} to the user of kafka.options, or check {key}",
@@ -62,7 +112,7 @@ def missing_jmx_topic(settings: Settings, existing: Collection[str]) -> tuple[st
     topic = settings.kafka.jmx_topic
     if not topic or topic in existing:
         return None
-    create = f"kafka-topics.sh --create --topic {topic}"
+    create = f"kafka-topics.sh --create --topic {topic} --config {STAMP}=LogAppendTime"
     advice = f"create it ({create}), grant Read on it to the user of kafka.options, or check kafka.jmx_topic"
     return f"topic {topic} does not exist", advice
 

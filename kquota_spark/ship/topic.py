@@ -195,7 +195,10 @@ class KafkaTopic:
         def refused(reason: KafkaError) -> UserError:
             admin.poll(0)  # fetches what the connection complained about
             if reason.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                create = f"kafka-topics.sh --create --bootstrap-server {self._where} --topic {self._topic}"
+                create = (
+                    f"kafka-topics.sh --create --bootstrap-server {self._where} --topic {self._topic} "
+                    "--config message.timestamp.type=LogAppendTime"
+                )
                 return UserError(
                     f"topic {self._topic} does not exist on {self._where}: create it, e.g. {create}"
                 )

@@ -198,7 +198,7 @@ def test_topics_of_a_pattern_are_read_new_ones_too_and_the_password_shows_nowher
         for broker_id in (1, 2, 3)
         for said in (
             ("log topic", f"log-broker-{broker_id} keeps lines for ever"),
-            ("log topic clock", f"log-broker-{broker_id}: message.timestamp.type is CreateTime"),
+            ("log topic clock", f"log-broker-{broker_id}: message.timestamp.type is LogAppendTime"),
         )
     ]
     files = [file for file in config.parent.rglob("*") if file.is_file() and file.name != "password"]

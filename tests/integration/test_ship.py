@@ -245,6 +245,7 @@ def test_a_topic_that_is_not_there_is_told_and_not_created(cluster: Cluster, tmp
     assert str(raised.value) == (
         f"topic no.such does not exist on {where}: create it, e.g."
         f" kafka-topics.sh --create --bootstrap-server {where} --topic no.such"
+        " --config message.timestamp.type=LogAppendTime"
     )
     admin = AdminClient({**cluster.client_settings()})
     assert "no.such" not in admin.list_topics(timeout=30).topics

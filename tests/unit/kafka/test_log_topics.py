@@ -8,13 +8,14 @@ import pytest
 
 from kquota_spark.config.settings import Kafka, Settings
 from kquota_spark.errors import UserError
-from kquota_spark.kafka.questions import message_format, missing_topics
+from kquota_spark.kafka.questions import message_format, missing_topics, refuse_create_time
 from kquota_spark.ship.selection import LogFile
 from kquota_spark.ship.shipper import Shipper
 
 EXISTING = ["log-1", "log-2", "log-2-old", "other", "xlog-1"]
 SEVERAL = Kafka(topics=("log-2", "log-9"))
 PATTERN = Kafka(topic_pattern=r"log-\d")
+BY_KAFKA = "--config message.timestamp.type=LogAppendTime"
 CREATE, GRANT = "kafka-topics.sh --create --topic", "grant Read on {} to the user of kafka.options"
 
 
@@ -40,14 +41,14 @@ def test_a_pattern_is_for_whole_names_and_names_are_not_patterns() -> None:
             Kafka(),
             (
                 "topic kquota.request-log does not exist",
-                f"create it ({CREATE} kquota.request-log), {GRANT.format('it')}, or check kafka.topic",
+                f"create it ({CREATE} kquota.request-log {BY_KAFKA}), {GRANT.format('it')}, or check kafka.topic",
             ),
         ),
         (
             Kafka(topics=("log-1", "log-8", "log-9")),
             (
                 "topics log-8, log-9 do not exist",
-                f"create them ({CREATE} log-8), {GRANT.format('them')}, or check kafka.topics",
+                f"create them ({CREATE} log-8 {BY_KAFKA}), {GRANT.format('them')}, or check kafka.topics",
             ),
         ),
         (
@@ -58,6 +59,17 @@ def test_a_pattern_is_for_whole_names_and_names_are_not_patterns() -> None:
 )
 def test_what_is_missing_and_what_to_do(kafka: Kafka, missing: tuple[str, str] | None) -> None:
     assert missing_topics(Settings(kafka=kafka), EXISTING) == missing
+
+
+def test_a_topic_that_hosts_stamp_is_refused() -> None:
+    refuse_create_time({"log-1": "LogAppendTime", "log-2": "LogAppendTime"})
+    with pytest.raises(UserError) as refused:
+        refuse_create_time({"log-1": "LogAppendTime", "log-2": "CreateTime"})
+    assert str(refused.value) == (
+        "topic log-2: message.timestamp.type is CreateTime, so one host with a wrong clock can spoil the verdicts of "
+        "all brokers: kafka-configs.sh --alter --topic log-2 --add-config message.timestamp.type=LogAppendTime "
+        "(or set kafka.allow_create_time: true)"
+    )
 
 
 def test_a_shipper_sends_to_one_topic(tmp_path: Path) -> None:
