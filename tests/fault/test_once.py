@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
+import socket
 from pathlib import Path
 
 from deltalake import DeltaTable
 
 from kquota_spark.checkpoints.driver_lock import driver_pid
+from kquota_spark.checkpoints.runs import begun_run
 from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.process.processes import wait_for
 from kquota_spark.schema.columns import VERSION_PROPERTY
+from tests.fault.conftest import Run
 from tests.support.clusters.audited_topic import (
     BEGUN_WITHIN_S,
+    ENDLESS,
     RUN_S,
     assert_equal_tables,
     configured,
     finish,
     started,
 )
+from tests.support.spark.queries import settings_at
 
 ONCE = ("audit.py", "--once")
 
@@ -74,3 +80,34 @@ def test_a_second_run_adds_nothing_and_one_beside_the_first_is_refused_in_one_li
     shutil.copytree(tmp_path / "first", tmp_path / "once")
     finish(config, job=ONCE)
     assert_equal_tables(tmp_path / "once", tmp_path / "first")
+
+
+def test_a_driver_that_another_host_has_replaced_ends_with_one_line_and_the_next_start_continues(
+    cluster: Cluster, calm: Run, tmp_path: Path
+) -> None:
+    root = tmp_path / "replaced"
+    config = configured(root, cluster, most_lines=1_200)
+    first = started(config, job=(*ENDLESS, "--only", "log"))
+    try:
+        third = root / "checkpoints" / "log" / "offsets" / "2"
+        assert wait_for(lambda: third.exists() or first.poll() is not None, within_s=BEGUN_WITHIN_S)
+        assert first.poll() is None, "the job has ended before it was replaced"
+        # What a driver does there that the lock of this host does not stop.
+        begun_run(settings_at(root), "log")
+        assert first.wait(RUN_S) == 1
+    finally:
+        first.kill()
+        first.wait()
+    said = [
+        line for line in (root / "audit.log").read_text("utf-8").splitlines() if line.startswith("audit: ")
+    ]
+    at = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "DATE", said[0])
+    assert [at, *said[1:]] == [
+        (
+            f"audit: checkpoint {root}/checkpoints/log: another driver took it over at DATE UTC "
+            f"(host {socket.gethostname()}, pid {os.getpid()}), so this one has ended: "
+            "let one scheduler start the audit, once"
+        )
+    ]
+    finish(config)
+    assert_equal_tables(calm.root, root)
