@@ -161,16 +161,16 @@ def finish(
         process.kill()
 
 
-def differences(name: str, one: Path, other: Path) -> list[tuple[object, ...]]:
-    """Rows that only one of two tables has, copies counted."""
+def differences(name: str, one: Path, other: Path, where: str = "true") -> list[tuple[object, ...]]:
+    """Rows that only one of two tables has, copies counted; of those for which a condition in SQL holds."""
     connection = duckdb.connect()
     for alias, root in (("a", one), ("b", other)):
         connection.register(alias, DeltaTable(str(root / "tables" / name)).to_pyarrow_dataset())
     left_out = _COMMIT_METADATA.get(name, ())
     columns = "* EXCLUDE (" + ", ".join(left_out) + ")" if left_out else "*"
     return connection.execute(
-        f"(SELECT {columns} FROM a EXCEPT ALL SELECT {columns} FROM b) UNION ALL "
-        f"(SELECT {columns} FROM b EXCEPT ALL SELECT {columns} FROM a) LIMIT 5"
+        f"(SELECT {columns} FROM a WHERE {where} EXCEPT ALL SELECT {columns} FROM b WHERE {where}) UNION ALL "
+        f"(SELECT {columns} FROM b WHERE {where} EXCEPT ALL SELECT {columns} FROM a WHERE {where}) LIMIT 5"
     ).fetchall()
 
 

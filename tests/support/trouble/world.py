@@ -16,6 +16,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
@@ -32,8 +33,14 @@ from tests.support.spark.quick import QUICK
 from tests.support.trouble.parts import Part
 from tests.support.trouble.proxy import Proxy, proxy
 
-LOG_TOPIC = "kquota.request-log"
+LOG_TOPIC, JMX_TOPIC = "kquota.request-log", "kquota.jmx"
+BROKER, TWIN = 1, 2
+"""The twin is the same log under another broker id, which Kafka puts into the other partition."""
+METERED = 11
+"""A broker that only JMX shows."""
 GREEDY, OFFENDER, STEADY, EDITED = "greedy", "offender", "steady", "edited"
+METER = "meter"
+"""A user whose rates only JMX shows."""
 QUOTA = 50_000
 LOAD = [
     ClientPlan("produce", GREEDY, "orders", 150_000, record_bytes=1_000, batch_bytes=10_000),
@@ -45,10 +52,10 @@ _CONFIG = """\
 cluster_id: trouble
 tables: {disk}/tables
 checkpoints: {disk}/checkpoints
-kafka: {{bootstrap_servers: "127.0.0.1:{kafka}", topic: {topic}}}
+kafka: {{bootstrap_servers: "127.0.0.1:{kafka}", topic: {topic}, jmx_topic: {jmx_topic}}}
 quotas: {{zookeeper_connect: "127.0.0.1:{zookeeper}", connect_timeout: 60 s}}
 stream: {{trigger: 1 s, allowed_lateness: 5 s}}
-ship: {{files: ["1={log}"], state_dir: {root}/ship}}
+ship: {{files: ["1={log}", "2={twin}"], state_dir: {root}/ship}}
 metrics: {{port: {metrics}}}
 enforcement: {{policy_file: {root}/policy.yaml, lease_time: 10 s, trigger: 2 s, allow_open_nodes: true}}
 """
@@ -71,6 +78,13 @@ _PORT = re.compile(r"^(?:clientPort=|listeners=PLAINTEXT://127.0.0.1:)([0-9]+)$"
 _DISK_BYTES = 1 << 30
 _RUN_S = 600.0
 _SPARK = {"PYSPARK_PYTHON": sys.executable, "SPARK_CONF_DIR": str(ROOT / "conf")}
+
+
+class Shipped(NamedTuple):
+    """One line in the topic."""
+
+    broker_id: int
+    line: bytes
 
 
 @dataclass
@@ -118,22 +132,25 @@ class World:
         text = b"".join(file.read_bytes() for file in [*files, log])
         return text.rpartition(b"\n")[0].splitlines()
 
-    def shipped(self) -> dict[int, bytes]:
-        """The lines in the topic by their offset; heartbeats are none."""
+    def shipped(self) -> dict[tuple[int, int], Shipped]:
+        """The lines in the topic by their partition and offset; heartbeats are none."""
         settings = {**self.cluster.client_settings(), "group.id": "look", "enable.partition.eof": True}
-        found: dict[int, bytes] = {}
+        found: dict[tuple[int, int], Shipped] = {}
+        open_partitions = {0, 1}
         consumer = Consumer(settings)
         try:
-            consumer.assign([TopicPartition(LOG_TOPIC, 0, OFFSET_BEGINNING)])
-            while True:
+            consumer.assign([TopicPartition(LOG_TOPIC, each, OFFSET_BEGINNING) for each in open_partitions])
+            while open_partitions:
                 for message in consumer.consume(1_000, timeout=10):
                     error = message.error()
+                    partition, value = message.partition() or 0, message.value() or b""
                     if error is not None:
                         assert error.code() == KafkaError._PARTITION_EOF, error
-                        return found
-                    value = message.value() or b""
-                    if not value.startswith(HEARTBEAT):
-                        found[message.offset() or 0] = value
+                        open_partitions.discard(partition)
+                    elif not value.startswith(HEARTBEAT):
+                        place = partition, message.offset() or 0
+                        found[place] = Shipped(int(message.key() or b"0"), value)
+            return found
         finally:
             consumer.close()
 
@@ -154,12 +171,15 @@ def world(root: Path) -> Iterator[World]:
         )  # fmt: skip
         cluster = stack.enter_context(embedded_cluster(root / "cluster", settings=settings))
         found = World(root, cluster, networks, stack.enter_context(small_disk(root / "disk", _DISK_BYTES)))
-        create_topics(cluster, {"orders": 1, LOG_TOPIC: 1})
+        create_topics(cluster, {"orders": 1, LOG_TOPIC: 2, JMX_TOPIC: 1})
         for client_id in (GREEDY, OFFENDER, EDITED):
             set_quota(cluster.zookeeper_connect, client_id=client_id, producer_byte_rate=QUOTA)
+        set_quota(cluster.zookeeper_connect, user=METER, producer_byte_rate=1_000)
+        log = cluster.brokers[0].request_log
+        (root / "twin").symlink_to(log.parent)
         text = _CONFIG.format(
-            disk=found.disk, root=root, kafka=kafka, zookeeper=zookeeper, topic=LOG_TOPIC, metrics=metrics,
-            log=cluster.brokers[0].request_log,
+            disk=found.disk, root=root, kafka=kafka, zookeeper=zookeeper, topic=LOG_TOPIC,
+            jmx_topic=JMX_TOPIC, metrics=metrics, log=log, twin=root / "twin" / log.name,
         )  # fmt: skip
         found.config.write_text(text, encoding="utf-8")
         (root / "policy.yaml").write_text(_POLICY, encoding="utf-8")
