@@ -160,7 +160,6 @@ class Broker(Section):
     quota_consumer_default: int = 0
     """quota.producer.default and quota.consumer.default of brokers up to 2.8; 0 where not set."""
     ask_interval: Duration = Duration(300_000)
-    """How often the brokers are asked for their settings."""
     given: frozenset[str] = field(default=frozenset(), compare=False)
     """Keys that the file sets. The other `ASKED` ones are what the brokers say; these numbers if they do not."""
 
@@ -194,7 +193,6 @@ class Ship(Section):
     )  # fmt: skip
     heartbeat_interval: Duration = Duration(1_000)
     options: dict[str, str] = field(default_factory=dict, repr=False)
-    """Further producer properties, e.g. security.protocol, sasl.password."""
 
 
 _DAY = 86_400_000
@@ -337,7 +335,6 @@ class Notifications(Section):
     """What `kquota notify` sends, and to whom."""
 
     interval: Duration = Duration(15_000)
-    """How often the tables are read."""
     least_delay: Duration = Duration(10_000)
     """Total delay from which on a violation is news."""
     least_used_percent: float = 0.0

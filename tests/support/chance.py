@@ -7,8 +7,10 @@ Hypothesis takes the seed too. The workers of a run and the programs that it sta
 from __future__ import annotations
 
 import os
-from random import Random as Chance
-from random import SystemRandom
+from random import Random, SystemRandom
+from typing import TypeAlias
+
+Chance: TypeAlias = Random
 
 VARIABLE = "KQUOTA_SEED"
 SEED = int(os.environ.setdefault(VARIABLE, "29"))

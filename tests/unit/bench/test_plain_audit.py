@@ -35,4 +35,4 @@ def test_the_plain_process_decides_every_line_once(tmp_path: Path) -> None:
     audit.take(messages[900:], is_end=True)
     assert problems(tmp_path / "plain", COUNT, EVEN.expected(COUNT)) == []
     throttled = DeltaTable(str(tmp_path / "plain" / "decisions")).to_pyarrow_table(columns=["throttle_ms"])
-    assert sum(throttled["throttle_ms"].to_pylist()) > 0
+    assert any(throttled["throttle_ms"].to_pylist())

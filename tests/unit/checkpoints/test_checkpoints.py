@@ -185,7 +185,7 @@ def test_a_state_of_another_form_is_refused(settings: Settings) -> None:
     _write(settings)
     (Path(settings.checkpoints) / "log.lineage.json").write_text('{"state_form": 5}', encoding="utf-8")
     with pytest.raises(
-        UserError, match=r"/log: another release wrote its state \(form 5, this one reads 8\): move"
+        UserError, match=r"/log: another release wrote its state \(form 5, this one reads 9\): move"
     ):
         require_lineage(settings, ["log"], is_new=False)
 

@@ -9,7 +9,7 @@ import pytest
 from kquota_spark.checkpoints.checkpoints import Checkpoint
 from kquota_spark.checkpoints.driver_lock import driver_lock
 from kquota_spark.checkpoints.notes import read_note, write_note
-from kquota_spark.cli.options import settings_from
+from kquota_spark.cli.settings_file import settings_from
 from kquota_spark.config.loader import load_settings
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError

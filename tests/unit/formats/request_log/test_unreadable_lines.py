@@ -154,6 +154,7 @@ def test_of_a_line_with_both_of_its_ends_all_but_the_size_is_known(
 ) -> None:
     found, read = refused(line, change), PARSER.parse(line)
     assert found.cut_ms is None
+    assert found.request is not None
     assert found.request == read._replace(
         point_kind=PointKind.UNSIZED, charged_bytes=None, topics=[], api_version=found.request.api_version
     )
