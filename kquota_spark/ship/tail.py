@@ -66,7 +66,7 @@ class Tail:
         self._line_limit_bytes = min(line_limit_bytes, CHUNK_BYTES)
         self._kept_bytes = min(KEPT_OF_LONG_LINE_BYTES, line_limit_bytes)
         self._text: LogText | None = None
-        self._scanned_to = 0
+        self._scanned_to, self._scanned_end = 0, b""
         self.is_waiting_for_file = False
         """Whether the last `read` found no log to read."""
         self._lost: tuple[int, int] | None = None
@@ -108,20 +108,19 @@ class Tail:
                 self._advance(text, data, offset + len(data) - len(half))
                 is_at_end = is_live and len(data) < CHUNK_BYTES
                 return self._batch(lines, is_at_end=is_at_end, half_line_bytes=len(half) if is_at_end else 0)
-            length, step = len(half), 0
+            length, step, end = len(half), 0, half
             if len(data) == CHUNK_BYTES:
-                length, step = self._scan_long_line(text, data)
+                length, step, end = self._scan_long_line(text, data)
         except DamagedGzipError as error:
             self._say(f"{text.path}: damaged ({error}): its lines from byte {offset} on are missing")
             self._lost = _between(self.position.after_mtime_ns, text.mtime_ns)
-            return self._finish(text, b"", 0)
+            return self._finish(text, b"", 0, b"")
         if step:
             self._advance(text, data, offset + step)
-            end = text.read_at(max(offset + length - _KEPT_END_BYTES, offset), min(length, _KEPT_END_BYTES))
             return Batch([self._shortened(half, end)], {0: length})
         if is_live:
             return Batch(is_at_end=True, half_line_bytes=length)
-        return self._finish(text, half, length)
+        return self._finish(text, half, length, end)
 
     def close(self) -> None:
         """Give the file back."""
@@ -141,19 +140,22 @@ class Tail:
         of_end = min(_KEPT_END_BYTES, self._kept_bytes // 4)
         return start[: self._kept_bytes - of_end - len(CUT)] + CUT + end[-of_end:]
 
-    def _scan_long_line(self, text: LogText, start: bytes) -> tuple[int, int]:
-        """Length of a line longer than a chunk, and the step to the next line; step 0 if it has no end."""
+    def _scan_long_line(self, text: LogText, start: bytes) -> tuple[int, int, bytes]:
+        """Length of a line longer than a chunk, the step to the next line and the line's end; step 0 if it has none."""
         offset = self.position.offset
         at = max(self._scanned_to, offset + len(start))
+        before = self._scanned_end if self._scanned_to else start[-_KEPT_END_BYTES - 1 :]
         while data := text.read_at(at, CHUNK_BYTES):
             end = data.find(b"\n")
             if end >= 0:
                 has_cr = (data[end - 1 : end] or text.read_at(at - 1, 1)) == b"\r"
-                return at + end - offset - has_cr, at + end + 1 - offset
+                last = (before + data[:end]).removesuffix(b"\r")[-_KEPT_END_BYTES:]
+                return at + end - offset - has_cr, at + end + 1 - offset, last
             at += len(data)
+            before = (before + data)[-_KEPT_END_BYTES - 1 :]
             # Half a line may be hundreds of megabytes: it is not scanned from its start again at each look.
-            self._scanned_to = at
-        return at - offset, 0
+            self._scanned_to, self._scanned_end = at, before
+        return at - offset, 0, before
 
     def _advance(self, text: LogText, data: bytes, offset: int) -> None:
         old = self.position
@@ -212,7 +214,7 @@ class Tail:
         self.position = replace(self.position, device=self._text.device, inode=self._text.inode)
         return self._text
 
-    def _finish(self, text: LogText, rest: bytes, length: int) -> Batch:
+    def _finish(self, text: LogText, rest: bytes, length: int, end: bytes) -> Batch:
         """The end of a file that is not the log any more: its last line, and on to the next file."""
         following = self._rotation.open_next(self.position, text)
         if following is None:
@@ -227,7 +229,7 @@ class Tail:
         self._text, self._scanned_to = following, 0
         self.position = Position(device=following.device, inode=following.inode, after_mtime_ns=after_ns)
         if length > self._line_limit_bytes:
-            return Batch([self._shortened(rest, rest)], {0: length})
+            return Batch([self._shortened(rest, end)], {0: length})
         return Batch([rest] if rest else [])
 
     def _wait(self, why: str) -> None:

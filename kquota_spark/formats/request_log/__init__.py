@@ -1,4 +1,5 @@
 """Lines of the broker's request log, in both of its forms.
 
-In reading order: request, charged_bytes, clock, json_bodies, json_form, text_bodies, text_form, unsized, line.
+In reading order: request, charged_bytes, clock, json_bodies, json_form, text_bodies, text_form, unsized,
+line.
 """

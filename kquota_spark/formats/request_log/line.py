@@ -74,8 +74,11 @@ class RequestLogParser:
         """
         is_usual = line[_START] == _USUAL_START and line[_END] == _USUAL_END
         at = _USUAL_AT if is_usual else line.find(_MARKER, 0, _MARKER_BEFORE)
+        too_long = (
+            Unreadable(f"line longer than {MAX_LINE_BYTES} bytes") if len(line) > MAX_LINE_BYTES else None
+        )
         if at < 0:
-            raise Unreadable("no 'Completed request:' near the start")
+            raise too_long or Unreadable("no 'Completed request:' near the start")
         try:
             log_time_ms = self._clock.epoch_ms(line[_LOG_TIME], seen_ms)
         except SkippedTime:
@@ -85,8 +88,8 @@ class RequestLogParser:
         except ValueError:
             raise Unreadable("no log time [yyyy-mm-dd hh:mm:ss,mmm] at the start") from None
         try:
-            if len(line) > MAX_LINE_BYTES:
-                raise Unreadable(f"line longer than {MAX_LINE_BYTES} bytes")
+            if too_long:
+                raise too_long
             if is_usual:
                 return self._json.read(line[_BODY], log_time_ms)
             return self._unusual(line, at + len(_MARKER), log_time_ms)

@@ -118,7 +118,9 @@ def test_after_a_restart_the_tail_goes_on_behind_the_long_line_of_an_archive(log
     os.utime(rotated, (1_000, 1_000))
     log.write_bytes(b"live\n")
     tail = tail_of(log, Position(after_mtime_ns=1))
-    assert [tail.read().lines for _ in range(2)] == [[b"a"], [b" " * (256 << 10)]]
+    # Both ends are kept, and what no line has between them.
+    kept = b" " * ((256 << 10) - 16_384 - 1) + b"\0" + b" " * 16_384
+    assert [tail.read().lines for _ in range(2)] == [[b"a"], [kept]]
     assert all_lines(tail_of(log, tail.position)) == [b"b", b"live"]
 
 
@@ -129,7 +131,9 @@ def test_a_line_beyond_all_measure_is_one_line_and_no_part_of_it_is_another(tmp_
     tricked = PRODUCE_V9 + b"\r" * (2 * MAX_LINE_BYTES) + PRODUCE_V9
     path.write_bytes(b"a\n" + longest + b"\r\n" + tricked + b"\n" + longest + b"l\nb")
     lines = list(log_lines(path))
-    assert lines == [b"a", longest, tricked[: MAX_LINE_BYTES + 2], longest + b"l", b"b"]
+    # It is still too long, with both of its ends.
+    kept = tricked[: MAX_LINE_BYTES + 2] + tricked[-16_383:]
+    assert lines == [b"a", longest, kept, longest + b"l", b"b"]
 
 
 def test_lines_are_in_memory_by_thousands_or_by_megabytes() -> None:

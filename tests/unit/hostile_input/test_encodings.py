@@ -51,26 +51,26 @@ def of(client_id: str) -> tuple[str, int]:
 
 
 @pytest.mark.parametrize(
-    ("data", "read", "unreadable"),
+    ("data", "read", "unreadable", "unsized"),
     [
-        (TEXT, ["one", "two", "three"], {}),
-        (TEXT.replace(b"\n", b"\r\n"), ["one", "two", "three"], {}),
-        (TEXT.rstrip(b"\n"), ["one", "two", "three"], {}),
-        (TEXT.replace(b"\n", b"\r"), [], {NOT_JSON: 1}),  # one line: a lone carriage return ends none
-        (codecs.BOM_UTF8 + TEXT, ["two", "three"], {NO_TIME: 1}),
+        (TEXT, ["one", "two", "three"], {}, []),
+        (TEXT.replace(b"\n", b"\r\n"), ["one", "two", "three"], {}, []),
+        (TEXT.rstrip(b"\n"), ["one", "two", "three"], {}, []),
+        (TEXT.replace(b"\n", b"\r"), [], {NOT_JSON: 1}, []),  # one line: a lone carriage return ends none
+        (codecs.BOM_UTF8 + TEXT, ["two", "three"], {NO_TIME: 1}, []),
         # The byte of the line feed is half of a character: the other half begins the next line, or is the last one.
-        (codecs.BOM_UTF16_LE + TEXT.decode().encode("utf-16-le"), [], {NO_MARKER: 4}),
-        (codecs.BOM_UTF16_BE + TEXT.decode().encode("utf-16-be"), [], {NO_MARKER: 3}),
-        (codecs.BOM_UTF32_LE + TEXT.decode().encode("utf-32-le"), [], {NO_MARKER: 4}),
-        (line("größe", 1).decode().encode("latin-1") + b"\n" + TWO, ["two"], {NOT_JSON: 1}),
-        (ONE + b"\n" + NULS + b"\n" + THREE, ["one", "three"], {NO_MARKER: 1}),
-        (ONE + b"\n" + NULS + TWO + b"\n" + THREE, ["one", "three"], {NO_MARKER: 1}),
-        (ONE[:300] + NULS + TWO + b"\n" + THREE, ["three"], {NOT_JSON: 1}),
-        (ONE + b"\n" + TWO + NULS + b"\n" + THREE, ["one", "three"], {NOT_A_LOGGER: 1}),
-        (line("ze\0ro", 1) + b"\n" + TWO, ["two"], {NOT_JSON: 1}),
-        (line("ze\\u0000ro", 1) + b"\n" + TWO, ["two", "ze\0ro"], {}),
-        (line(SEPARATORS, 1) + b"\n" + TWO, [SEPARATORS, "two"], {}),
-        (line("\\u2028[2024-11-20 12:00:00,123] DEBUG", 1), ["\u2028[2024-11-20 12:00:00,123] DEBUG"], {}),
+        (codecs.BOM_UTF16_LE + TEXT.decode().encode("utf-16-le"), [], {NO_MARKER: 4}, []),
+        (codecs.BOM_UTF16_BE + TEXT.decode().encode("utf-16-be"), [], {NO_MARKER: 3}, []),
+        (codecs.BOM_UTF32_LE + TEXT.decode().encode("utf-32-le"), [], {NO_MARKER: 4}, []),
+        (line("größe", 1).decode().encode("latin-1") + b"\n" + TWO, ["two"], {NOT_JSON: 1}, ["gr\ufffd\ufffde"]),
+        (ONE + b"\n" + NULS + b"\n" + THREE, ["one", "three"], {NO_MARKER: 1}, []),
+        (ONE + b"\n" + NULS + TWO + b"\n" + THREE, ["one", "three"], {NO_MARKER: 1}, []),
+        (ONE[:300] + NULS + TWO + b"\n" + THREE, ["three"], {NOT_JSON: 1}, []),
+        (ONE + b"\n" + TWO + NULS + b"\n" + THREE, ["one", "three"], {NOT_A_LOGGER: 1}, ["two"]),
+        (line("ze\0ro", 1) + b"\n" + TWO, ["two"], {NOT_JSON: 1}, []),
+        (line("ze\\u0000ro", 1) + b"\n" + TWO, ["two", "ze\0ro"], {}, []),
+        (line(SEPARATORS, 1) + b"\n" + TWO, [SEPARATORS, "two"], {}, []),
+        (line("\\u2028[2024-11-20 12:00:00,123] DEBUG", 1), ["\u2028[2024-11-20 12:00:00,123] DEBUG"], {}, []),
     ],
     ids=(
         "lf", "crlf", "no end", "cr", "utf-8 bom", "utf-16-le", "utf-16-be", "utf-32-le", "latin-1", "nul line",
@@ -78,13 +78,13 @@ def of(client_id: str) -> tuple[str, int]:
     ),
 )  # fmt: skip
 def test_a_log_in_whatever_encoding_has_exactly_these_rows(
-    data: bytes, read: list[str], unreadable: dict[str, int], tmp_path: Path
+    data: bytes, read: list[str], unreadable: dict[str, int], unsized: list[str], tmp_path: Path
 ) -> None:
     answer = replayed(tmp_path, data)
     assert answer["unreadable_reasons"] == unreadable
     assert answer["lines"] == len(read) + sum(unreadable.values())
     assert answer["counted"] == len(read)
-    assert rows(answer) == sorted(map(of, read))
+    assert rows(answer) == sorted([*map(of, read), *((name, 0) for name in unsized)])
 
 
 def test_the_tail_ships_what_the_replay_reads(log: Path) -> None:
