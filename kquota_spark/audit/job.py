@@ -76,7 +76,7 @@ def run_audit(
         stack.enter_context(metrics.served())
         begun = _prepared(settings, names, is_new_lineage=is_new_lineage)
         say(f"reading the quotas of {settings.cluster_id} ({settings.quotas.source})")
-        check = _watch(settings, stack)
+        check, ask_brokers = _watch(settings, stack)
         say("starting Spark")
         session = spark_session(settings, f"kquota-audit {settings.cluster_id}")
         stack.callback(session.stop)
@@ -84,7 +84,7 @@ def run_audit(
         runs = {name: begun_run(settings, name) for name in names}
         if begun:
             rebuild_all_violations(settings)
-        run = _Run(session, settings, check, stop, metrics, runs)
+        run = _Run(session, settings, check, ask_brokers, stop, metrics, runs)
         try:
             if is_once or is_drained:
                 run.once(names, is_drained=is_drained)
@@ -122,8 +122,12 @@ def _prepared(settings: Settings, names: Sequence[str], *, is_new_lineage: bool)
     return begun
 
 
-def _watch(settings: Settings, stack: ExitStack) -> Callable[[], None]:
-    """Start to follow quotas and brokers; what is returned raises what ended a thread of theirs."""
+def _watch(settings: Settings, stack: ExitStack) -> tuple[Callable[[], None], Callable[[], None]]:
+    """Start to follow quotas and brokers.
+
+    Returns:
+        What raises what ended a thread of theirs, and what has the brokers asked for their settings now.
+    """
     watcher = Watcher(settings)
     brokers = BrokerConfigs(settings, now_ms)
     for finding in brokers.ask():
@@ -137,16 +141,20 @@ def _watch(settings: Settings, stack: ExitStack) -> Callable[[], None]:
         watcher.check()
         brokers.check()
 
-    return check
+    return check, brokers.wake
 
 
 @dataclass(frozen=True)
 class _Run:
-    """What the queries of a run have in common; `check` raises what ended a thread beside them."""
+    """What the queries of a run have in common; `check` raises what ended a thread beside them.
+
+    `ask_brokers` has them asked for their settings now.
+    """
 
     session: SparkSession
     settings: Settings
     check: Callable[[], None]
+    ask_brokers: Callable[[], None]
     stop: StopRequest
     metrics: AuditMetrics
     runs: Mapping[str, Run]
@@ -158,16 +166,18 @@ class _Run:
                     return
                 if is_end:
                     close_all_windows(self.settings)
-                self._wait([self._start(name, is_once=True)])
+                self._wait([self._started(name, is_once=True)])
 
     def on(self, names: Sequence[str]) -> None:
-        started = [self._start(name, is_once=False) for name in names]
+        started = [self._started(name, is_once=False) for name in names]
         say(f"auditing {self.settings.cluster_id}: {', '.join(names)}; stop with Ctrl-C")
         self._wait(started)
 
-    def _start(self, name: str, *, is_once: bool) -> Started:
-        run = self.runs[name]
-        return start_query(self.session, self.settings, name, is_once=is_once, say=say, run=run)
+    def _started(self, name: str, *, is_once: bool) -> Started:
+        return start_query(
+            self.session, self.settings, name,
+            is_once=is_once, say=say, run=self.runs[name], on_restart=self.ask_brokers,
+        )  # fmt: skip
 
     def _wait(self, started: Sequence[Started]) -> None:
         """Wait until all queries have ended or `stop` is set, and say how they get on; any failure ends all."""

@@ -65,14 +65,18 @@ def start_query(
     is_once: bool,
     say: Callable[[str], None],
     run: Run | None = None,
+    on_restart: Callable[[], None] = lambda: None,
 ) -> Started:
     """Start one of `QUERIES`, in a scheduler pool of its own so that neither starves the other.
 
-    With `run` it ends when a later run has started.
+    With `run` it ends when a later run has started. `on_restart` is called when a broker has started anew.
     """
     reports = TaskReports(session.sparkContext)
     rows = _BUILT[name](session, settings, reports)
-    return start(rows, Sink(settings, name, reports, say, run), is_once=is_once)
+    sink = Sink(settings, name, reports, say, run)
+    if sink.gaps is not None:
+        sink.gaps.on_restart = on_restart
+    return start(rows, sink, is_once=is_once)
 
 
 def start(rows: DataFrame, sink: Sink, *, is_once: bool) -> Started:

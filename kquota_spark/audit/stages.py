@@ -21,6 +21,7 @@ from kquota_spark.checkpoints.known import KnownLoader
 from kquota_spark.checkpoints.lineage import Lineage
 from kquota_spark.config.settings import Settings
 from kquota_spark.model.quotas.quota_types import QuotaType
+from kquota_spark.model.replay.log_beginning import BrokerLines
 from kquota_spark.pipeline.charges import Charges
 from kquota_spark.pipeline.govern import governed_batch
 from kquota_spark.pipeline.ingest import MessageReader, are_ahead_of_reading, parsed
@@ -29,6 +30,7 @@ from kquota_spark.pipeline.jmx.judge import jmx_usage_batch
 from kquota_spark.pipeline.kept_imports import keep_imports, look_seldom
 from kquota_spark.pipeline.kept_requests import kept_requests
 from kquota_spark.pipeline.measure import usage_batch
+from kquota_spark.pipeline.restarts import broker_lines
 from kquota_spark.replay.parsing import ingest_settings
 from kquota_spark.schema.broker_tables import JMX_SAMPLES
 from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE
@@ -66,7 +68,7 @@ class Stages:
                 yield from charges.batches()
         report = TaskReport(
             REQUESTS.name, [*writer.close()], seen.counts, brokers=[*seen.brokers], heard=[*seen.heard],
-            ahead=seen.ahead(), spans=seen.spans(),
+            ahead=seen.ahead(), spans=seen.spans(), lines=seen.lines,
         )  # fmt: skip
         self.reports.add(report)
         yield from charges.batches()
@@ -160,6 +162,7 @@ class _Seen:
         self.heard: set[int] = set()
         self._ahead: dict[int, Ahead] = {}
         self._spans: dict[tuple[str, int], tuple[int, int, int]] = {}
+        self.lines: list[BrokerLines] = []
 
     def add(self, rows: pa.RecordBatch) -> None:
         if not rows.num_rows:
@@ -183,6 +186,7 @@ class _Seen:
         self.heard.update(heard)
         if pc.any(rows["is_out_of_time"]).as_py():
             self._add_ahead(rows.filter(are_ahead_of_reading(rows, self._skew_ms)))
+        self.lines += broker_lines(rows)
         self._add_offsets(rows)
 
     def _add_ahead(self, rows: pa.RecordBatch) -> None:

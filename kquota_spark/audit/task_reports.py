@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 from pyspark import AccumulatorParam, TaskContext
 
+from kquota_spark.model.replay.log_beginning import BrokerLines
 from kquota_spark.store.parts import Part
 
 if TYPE_CHECKING:
@@ -48,6 +49,8 @@ class TaskReport(msgspec.Struct, frozen=True):
     """Brokers of which there is a line or a heartbeat."""
     ahead: list[Ahead] = []
     spans: list[Span] = []
+    lines: list[BrokerLines] = []
+    """What they tell of restarts."""
     violated: bytes = b""
     """Violated seconds as an Arrow stream."""
     newest: list[tuple[str, int, str, int]] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, fields
@@ -15,6 +16,7 @@ from kquota_spark.model.measure.sampled_rate import RingVariant
 from kquota_spark.process.check import Check, Status, ok, warn
 from kquota_spark.process.polling import Polling
 from kquota_spark.schema.broker_tables import BROKER_CONFIGS
+from kquota_spark.schema.gap_tables import BROKER_RESTART, LOG_GAPS
 from kquota_spark.store.storage import arrow_files, delta_errors, delta_table, delta_table_if_there
 
 _log = logging.getLogger(__name__)
@@ -134,8 +136,23 @@ def _rows(settings: Settings) -> list[dict[str, Any]]:
     return list(table.to_pyarrow_table(filters=mine, filesystem=arrow_files(table)).to_pylist())
 
 
+def _restarted_at(settings: Settings, broker_id: int | None, after: dt.datetime) -> dt.datetime | None:
+    """When a broker started anew for the last time, by the audit of its log; None if not since then."""
+    table = delta_table_if_there(settings, LOG_GAPS.name)
+    if table is None or broker_id is None:
+        return None
+    mine = [
+        ("cluster_id", "=", settings.cluster_id), ("broker_id", "=", broker_id), ("reason", "=", BROKER_RESTART)
+    ]  # fmt: skip
+    rows = table.to_pyarrow_table(filters=mine, filesystem=arrow_files(table)).to_pylist()
+    return max((row["to_time"] for row in rows if row["to_time"] > after), default=None)
+
+
 def _record(settings: Settings, found: list[BrokerConfig], now_ms: int) -> None:
-    """Write the table if a broker says something else than before; one that is away keeps what it said."""
+    """Write the table if a broker says something else than before; one that is away keeps what it said.
+
+    A broker takes other settings only at its start. So they hold since its last restart, if its log has shown one.
+    """
     import pyarrow as pa
     from deltalake import write_deltalake
 
@@ -153,14 +170,18 @@ def _record(settings: Settings, found: list[BrokerConfig], now_ms: int) -> None:
         if last is not None and all(last[name] == value for name, value in told.items()):
             continue
         is_changed = True
+        begun: Any = now
         if last is not None:
-            last["valid_to"] = now
+            begun = (
+                _restarted_at(settings, config.broker_id, last["valid_from"] or last["observed_at"]) or now
+            )
+            last["valid_to"] = begun
         told |= {
             "cluster_id": settings.cluster_id,
             "sample_ring": config.sample_ring.value,
             "observed_at": now,
         }
-        rows.append(told | {"valid_from": None if last is None else now, "valid_to": None})
+        rows.append(told | {"valid_from": None if last is None else begun, "valid_to": None})
     if is_changed:
         quoted = settings.cluster_id.replace("'", "''")
         table = delta_table(settings, BROKER_CONFIGS.name)

@@ -20,7 +20,7 @@ class Polling:
         self._name = name
         self._interval_ms = interval_ms
         self._poll = poll
-        self._stopping = threading.Event()
+        self._stopping, self._waking = threading.Event(), threading.Event()
         self._error: BaseException | None = None
         self._thread: threading.Thread | None = None
 
@@ -37,9 +37,14 @@ class Polling:
     def stop(self) -> None:
         """End the thread; a call that lasts too long is left to itself."""
         self._stopping.set()
+        self._waking.set()
         if self._thread is not None:
             self._thread.join(_STOP_S)
             self._thread = None
+
+    def wake(self) -> None:
+        """Have the next call made now."""
+        self._waking.set()
 
     def check(self) -> None:
         """Raise what ended the thread, if anything did."""
@@ -48,7 +53,11 @@ class Polling:
 
     def _run(self) -> None:
         try:
-            while not self._stopping.wait(self._interval_ms / 1_000):
+            while True:
+                self._waking.wait(self._interval_ms / 1_000)
+                self._waking.clear()
+                if self._stopping.is_set():
+                    return
                 self._poll()
         except BaseException as error:  # handed to the thread that calls check()
             _log.error("%s has ended: %s", self._name, error)

@@ -20,10 +20,11 @@ from kquota_spark.model.quotas.principals import Principal
 from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.model.quotas.resolve import Bucket, Tags
 from kquota_spark.model.replay.decision import Decision, Stretch, judge_bucket, replay_of
-from kquota_spark.model.replay.log_beginning import LogBeginning, cut_gap
+from kquota_spark.model.replay.log_beginning import LogBeginning, Restarts, cut_gap
 from kquota_spark.model.replay.replay import Verdict
 from kquota_spark.pipeline.charges import CLIENT_KEYS, charges_of
 from kquota_spark.pipeline.ingest import request_batch
+from kquota_spark.pipeline.restarts import broker_lines
 from kquota_spark.process.notices import say
 from kquota_spark.replay.log_lines import line_parts, log_lines
 
@@ -140,13 +141,16 @@ class _Stretches:
         self._governed: dict[_Identity, Governed] = {}
         self._points: dict[tuple[_Identity, int, int], tuple[Governed, set[Point]]] = {}
         self._beginnings: dict[int, LogBeginning] = defaultdict(LogBeginning)
-        self._cuts: dict[int, set[tuple[int, int]]] = defaultdict(set)
+        self._inner: dict[int, set[tuple[int, int]]] = defaultdict(set)
+        self._restarts = Restarts()
         self.counted = 0
         self.duplicates = 0
 
     def add(self, broker_id: int, requests: Sequence[Request], unreadable: Sequence[Unreadable]) -> None:
-        self._cuts[broker_id].update(cut_gap(each.cut_ms) for each in unreadable if each.cut_ms is not None)
+        self._inner[broker_id].update(cut_gap(each.cut_ms) for each in unreadable if each.cut_ms is not None)
         unsized = [each.request for each in unreadable if each.request is not None]
+        for lines in broker_lines(request_batch(broker_id, requests)):
+            self._inner[broker_id].update(self._restarts.add(lines))
         beginning = self._beginnings[broker_id]
         for request in requests:
             beginning.complete_from(request.log_time_ms)
@@ -197,11 +201,11 @@ class _Stretches:
         return buckets
 
     def _gaps(self, horizon_ms: int) -> dict[int, tuple[tuple[int, int], ...]]:
-        """By broker what the log lacks: before it, if it does not begin with the broker, and lines that were cut.
+        """By broker what its rings lack or have too much: before the log, where lines were cut, and at restarts.
 
         See `audit.gaps.log_gaps`.
         """
-        gaps = {broker_id: sorted(cuts) for broker_id, cuts in self._cuts.items()}
+        gaps = {broker_id: sorted(inner) for broker_id, inner in self._inner.items()}
         for broker_id, begins in self._beginnings.items():
             if begins.complete_from_ms is not None and not begins.is_broker_start:
                 gaps[broker_id] = [(0, begins.complete_from_ms), *gaps.get(broker_id, ())]

@@ -16,8 +16,8 @@ LOG_GAPS = Table(
         string(
             "reason",
             "the shipper lost lines; lines expired in Kafka before they were read; the log topic was deleted and made "
-            "anew; the audit began in mid-stream; a line was cut, so that nobody knows whose request it was; or the "
-            "log begins with the broker's start, which makes nothing uncertain",
+            "anew; the audit began in mid-stream; a line was cut, so that its client is not known; the broker was "
+            "restarted; or the log begins with the broker's start, which makes nothing uncertain",
         ),
     ),
 )
@@ -26,4 +26,5 @@ EXPIRED_UNREAD = "lines expired in Kafka before they were read"
 MADE_ANEW = "the log topic was deleted and made anew"
 MID_STREAM = "the audit began in mid-stream"
 CUT_LINE = "a line was cut"
+BROKER_RESTART = "the broker was restarted"
 BROKER_START = "the log begins with the broker's start"

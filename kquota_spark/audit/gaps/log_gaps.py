@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
+from operator import attrgetter
 from typing import NamedTuple, Protocol
 
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
@@ -18,10 +19,24 @@ from kquota_spark.audit.gaps.lost_offsets import looked_through, lost_offsets, n
 from kquota_spark.config.settings import Settings
 from kquota_spark.config.windows import rate_config
 from kquota_spark.errors import UserError
-from kquota_spark.model.replay.log_beginning import MOST_LINES, WITHIN_MS, LogBeginning, cut_gap
+from kquota_spark.model.replay.log_beginning import (
+    MOST_LINES,
+    WITHIN_MS,
+    BrokerLines,
+    LogBeginning,
+    Restarts,
+    cut_gap,
+)
 from kquota_spark.pipeline.ingest import set_aside
 from kquota_spark.replay.parsing import clock_skew_ms
-from kquota_spark.schema.gap_tables import BROKER_START, CUT_LINE, LOG_GAPS, MID_STREAM, SHIPPER_LOST_LINES
+from kquota_spark.schema.gap_tables import (
+    BROKER_RESTART,
+    BROKER_START,
+    CUT_LINE,
+    LOG_GAPS,
+    MID_STREAM,
+    SHIPPER_LOST_LINES,
+)
 from kquota_spark.schema.tables import REQUESTS
 from kquota_spark.store.durable import sync_commit
 from kquota_spark.store.following import DeltaCommits, NewCommits
@@ -71,6 +86,9 @@ _BEGINNINGS = (MID_STREAM, BROKER_START)
 _ATTEMPTS = 5
 
 
+_newest_ms = attrgetter("newest_ms")
+
+
 class LogGap(NamedTuple):
     """A row of `log_gaps`; times in epoch ms."""
 
@@ -80,10 +98,10 @@ class LogGap(NamedTuple):
     reason: str
 
 
-def record_gaps(settings: Settings, through: int | None = None) -> list[str]:
+def record_gaps(settings: Settings, through: int | None = None, restarts: Sequence[LogGap] = ()) -> list[str]:
     """Write the rows that `log_gaps` does not have yet; what there is to say of them, a line for each cause.
 
-    For `through` see `lost_offsets`.
+    For `through` see `lost_offsets`; `restarts` come from the lines of a micro-batch.
 
     Raises:
         UserError: a table or a note cannot be read or written; what is missing is found by the next call.
@@ -91,8 +109,9 @@ def record_gaps(settings: Settings, through: int | None = None) -> list[str]:
     compared = lost_offsets(settings, through)
     unseen = unseen_requests(settings, looked_through(settings))
     found = _in_rows(settings, unseen)
-    # After a crash losses are found a second time.
+    # After a crash losses and restarts are found a second time.
     found += [LogGap(*around, loss.reason) for loss in compared.losses for around in loss.brokers]
+    found += restarts
     if found:
         found = _written(settings, found)
     note_compared(settings, compared, unseen.version)
@@ -152,6 +171,10 @@ class Heard(Protocol):
         """Whose lines."""
 
     @property
+    def lines(self) -> Iterable[BrokerLines]:
+        """What they tell of restarts."""
+
+    @property
     def spans(self) -> Iterable[tuple[str, int, int, int, int]]:
         """Topic, partition, first and last offset, and how many."""
 
@@ -161,28 +184,38 @@ class GapWatch:
 
     def __init__(self, settings: Settings, say: Callable[[str], None]) -> None:
         self._settings, self._say = settings, say
+        self._restarts = Restarts()
+        self.on_restart: Callable[[], None] = lambda: None
+        """Called when a broker has started anew, perhaps with other settings."""
         self._brokers: set[int] = set()
         self._not_noted = 0
         self._next: dict[tuple[str, int], int] = {}
         self._recording = threading.Lock()
 
-    def record(self, through: int | None = None) -> None:
+    def record(self, through: int | None = None, restarts: Sequence[LogGap] = ()) -> None:
         """Write what is new, and say so."""
         with self._recording:
-            for note in record_gaps(self._settings, through):
+            for note in record_gaps(self._settings, through, restarts):
                 self._say(note)
+        if restarts:
+            self.on_restart()
 
     def follow(self, told: Iterable[Heard], number: int) -> None:
-        """`record` after lines of a new broker, lost or cut lines, or offsets without a line."""
+        """`record` after lines of a new broker, lost or cut lines, offsets without a line, or a restart."""
         brokers = {broker_id for each in told for broker_id in each.brokers} - self._brokers
         is_told = any(each.counts.get("gaps") or each.counts.get("cut") for each in told)
         is_short = self._is_short([span for each in told for span in each.spans])
+        restarts = [
+            LogGap(lines.broker_id, *around, BROKER_RESTART)
+            for lines in sorted((lines for each in told for lines in each.lines), key=_newest_ms)
+            for around in self._restarts.add(lines)
+        ]
         self._not_noted += 1
         # The less is left to look through, the sooner the next start is under way.
-        if brokers or is_told or is_short or self._not_noted >= _NOTED_EVERY:
+        if brokers or is_told or is_short or restarts or self._not_noted >= _NOTED_EVERY:
             self._brokers |= brokers
             self._not_noted = 0
-            self.record(number)
+            self.record(number, restarts)
 
     def _is_short(self, spans: Iterable[tuple[str, int, int, int, int]]) -> bool:
         """Whether offsets are missing in a partition, or between this micro-batch and the one before."""
@@ -205,13 +238,19 @@ def _notes(settings: Settings, gaps: Iterable[LogGap]) -> list[str]:
     if cut := by_reason[CUT_LINE]:
         brokers = ", ".join(map(str, sorted({gap.broker_id for gap in cut})))
         notes.append(f"lines of broker {brokers} were cut: verdicts around them are uncertain (log_gaps)")
+    if restarted := by_reason[BROKER_RESTART]:
+        brokers = ", ".join(str(gap.broker_id) for gap in restarted)
+        notes.append(f"broker {brokers} was restarted: {_horizon_s(settings):g} s are uncertain")
     if begun := by_reason[MID_STREAM]:
         brokers = ", ".join(str(gap.broker_id) for gap in begun)
-        horizon_s = rate_config(settings).horizon_ms / 1_000
         notes.append(
-            f"the audit begins in mid-stream of the log of broker {brokers}: {horizon_s:g} s are uncertain"
+            f"the audit begins in mid-stream of the log of broker {brokers}: {_horizon_s(settings):g} s are uncertain"
         )
     return notes
+
+
+def _horizon_s(settings: Settings) -> float:
+    return rate_config(settings).horizon_ms / 1_000
 
 
 def _in_rows(settings: Settings, unseen: Unseen) -> list[LogGap]:

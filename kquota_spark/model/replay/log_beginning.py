@@ -7,11 +7,17 @@ begins with new clients alone, and soon with a connection 0 of theirs, begins wi
 
 The sign errs on one side: clients that come back to a broker with large correlation ids hide its start, and 12 s more
 are uncertain.
+
+The same sign in mid-log, after a pause, is a restart of the broker: its rings are empty, the replay's are not. What
+follows is uncertain until no ring holds what came before. A connection 0 alone may be one that was quiet for long, or
+that of a processor which nobody had used. So it counts only on a listener that had a later connection before, which its
+processors get only after each had its first; and not a line of anybody else may stand between the pause and it.
 """
 
 from __future__ import annotations
 
 from bisect import insort
+from collections.abc import Sequence
 from typing import NamedTuple
 
 MOST_LINES = 100
@@ -20,6 +26,8 @@ NEW_CORRELATION_ID = 4
 """A client's request for its topic is often its fourth or fifth, counted from 0; brokers begin with 0 and 1."""
 
 
+PAUSE_MS = 1_000
+"""A broker takes longer to start."""
 _CUT_MS = 10_000
 
 
@@ -69,10 +77,71 @@ class LogBeginning:
     @property
     def is_broker_start(self) -> bool:
         """Whether the broker started with it."""
-        for line in self._lines:
-            is_new = line.correlation_id <= NEW_CORRELATION_ID
-            if not is_new or line.record_time_ms - self._lines[0].record_time_ms >= WITHIN_MS:
-                return False
-            if line.connection.endswith("-0"):
-                return True
-        return False
+        return first_connection(self._lines) is not None
+
+
+def first_connection(lines: Sequence[FirstLine]) -> str | None:
+    """The connection 0 among new clients alone with which the lines begin, in order of time; None if there is none."""
+    for line in lines:
+        is_new = line.correlation_id <= NEW_CORRELATION_ID
+        if not is_new or line.record_time_ms - lines[0].record_time_ms >= WITHIN_MS:
+            return None
+        if is_first(line.connection):
+            return line.connection
+    return None
+
+
+def is_first(connection: str) -> bool:
+    """Whether it is the first one of its processor."""
+    return connection.endswith("-0")
+
+
+def listener_of(connection: str) -> str:
+    """The broker's end of a connection: the address and port of a listener."""
+    return connection.partition("-")[0]
+
+
+class StartSign(NamedTuple):
+    """Lines of one broker that look like its start.
+
+    Attributes:
+        first_ms: time of the first of them.
+        before_ms: time of the last line before them; None if they are the first ones known.
+        listener: of the connection 0.
+        is_later: whether the lines before them had a later connection on it.
+    """
+
+    first_ms: int
+    before_ms: int | None
+    listener: str
+    is_later: bool
+
+
+class BrokerLines(NamedTuple):
+    """What some lines of one broker tell of restarts; `later` are listeners with later connections than the first."""
+
+    broker_id: int
+    newest_ms: int
+    later: Sequence[str]
+    signs: Sequence[StartSign]
+
+
+class Restarts:
+    """Finds restarts of brokers in their lines, told part by part in order of time."""
+
+    def __init__(self) -> None:
+        self._newest_ms: dict[int, int] = {}
+        self._later: set[tuple[int, str]] = set()
+
+    def add(self, lines: BrokerLines) -> list[tuple[int, int]]:
+        """Of each restart the time after the last line before it, and that of the first line after it."""
+        broker_id, newest_ms, later, signs = lines
+        found = []
+        for sign in signs:
+            before_ms = self._newest_ms.get(broker_id) if sign.before_ms is None else sign.before_ms
+            is_later = sign.is_later or (broker_id, sign.listener) in self._later
+            if before_ms is not None and is_later and sign.first_ms - before_ms >= PAUSE_MS:
+                found.append((before_ms + 1, sign.first_ms))
+        self._newest_ms[broker_id] = max(newest_ms, self._newest_ms.get(broker_id, newest_ms))
+        self._later.update((broker_id, listener) for listener in later)
+        return found

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from deltalake import DeltaTable
 
 from kquota_spark.config.settings import Settings
+from kquota_spark.model.replay.log_beginning import BrokerLines
 from kquota_spark.store.creation import create_tables
 from tests.support.tables.table_rows import T0_MS
 
@@ -45,3 +46,4 @@ class Told(NamedTuple):
     spans: Sequence[tuple[str, int, int, int, int]] = ()
     brokers: Sequence[int] = ()
     counts: Mapping[str, int] = {}
+    lines: Sequence[BrokerLines] = ()

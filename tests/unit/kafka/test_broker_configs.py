@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,9 @@ from kquota_spark.kafka.broker_configs import BrokerConfigs, config_checks, stor
 from kquota_spark.model.measure.broker_config import IBP, BrokerConfig, described_config
 from kquota_spark.model.measure.sampled_rate import RateConfig, RingVariant
 from kquota_spark.process.check import Status
+from kquota_spark.schema.gap_tables import BROKER_RESTART, MID_STREAM
+from kquota_spark.store.creation import create_tables
+from tests.support.tables.table_rows import write_table
 
 
 def entry(value: str | None, source: str = "STATIC_BROKER_CONFIG") -> dict[str, str | None]:
@@ -117,6 +121,37 @@ def test_each_change_of_a_broker_is_a_row_and_one_that_is_away_keeps_its_last(
     assert found == {(1, None, 3_000, 5), (1, 3_000, None, 7), (2, None, None, 11)}
     assert {row["broker_id"]: row["sample_ring"] for row in rows} == {1: "3.8+", 2: "<=3.7"}
     assert sorted(stored_configs(settings), key=lambda config: config.broker_id or 0) == [other, two]
+
+
+def test_other_settings_hold_since_the_restart_of_which_the_log_tells(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = [[TELLS_5], [BrokerConfig(1, "4.1", IBP, "kraft", 30, 1)], [TELLS_5]]
+    monkeypatch.setattr("kquota_spark.kafka.broker_configs.asked_brokers", lambda _: answers.pop(0))
+    settings = Settings(cluster_id="demo", tables=str(tmp_path))
+    clock = iter((1_000, 9_000, 12_000))
+    brokers = BrokerConfigs(settings, lambda: next(clock))
+    brokers.ask()
+    create_tables(settings)
+    gap = {"cluster_id": "demo", "broker_id": 1, "from_time": at(2_000), "reason": BROKER_RESTART}
+    write_table(
+        tmp_path,
+        "log_gaps",
+        {**gap, "to_time": at(3_000)},
+        {**gap, "to_time": at(5_000)},
+        {**gap, "to_time": at(6_000), "broker_id": 2},
+        {**gap, "to_time": at(7_000), "reason": MID_STREAM},
+        {**gap, "to_time": at(8_000), "cluster_id": "another"},
+    )
+    for _ in range(2):
+        brokers.ask()
+    found = {(row["valid_from"], row["valid_to"], row["quota_window_num"]) for row in read_rows(tmp_path)}
+    # Of the second change the log does not tell: it holds from when the broker was asked.
+    assert found == {(None, 5_000, 5), (5_000, 12_000, 30), (12_000, None, 5)}
+
+
+def at(time_ms: int) -> dt.datetime:
+    return dt.datetime.fromtimestamp(time_ms / 1_000, dt.UTC)
 
 
 def test_brokers_that_cannot_be_asked_are_a_warning_and_the_settings_are_recorded(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from queue import Queue
 
 import pytest
 
@@ -48,3 +49,14 @@ def test_what_ends_it_is_raised_where_it_is_looked_after(caplog: pytest.LogCaptu
         polling.check()
     assert caplog.messages == ["asking somebody has ended: the table cannot be written"]
     assert not asked.acquire(blocking=False)
+
+
+def test_a_call_can_be_had_at_once() -> None:
+    calls: Queue[None] = Queue()
+    polling = Polling("asking", 3_600_000, lambda: calls.put(None))
+    polling.start()
+    for _ in range(2):
+        polling.wake()
+        calls.get(timeout=10)
+    polling.stop()
+    assert calls.empty()

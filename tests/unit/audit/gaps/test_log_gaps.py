@@ -13,7 +13,14 @@ from deltalake import DeltaTable, write_deltalake
 from kquota_spark.audit.gaps import log_gaps
 from kquota_spark.audit.gaps.log_gaps import GapWatch, record_gaps
 from kquota_spark.config.settings import Settings
-from kquota_spark.schema.gap_tables import BROKER_START, CUT_LINE, MID_STREAM, SHIPPER_LOST_LINES
+from kquota_spark.model.replay.log_beginning import BrokerLines, StartSign
+from kquota_spark.schema.gap_tables import (
+    BROKER_RESTART,
+    BROKER_START,
+    CUT_LINE,
+    MID_STREAM,
+    SHIPPER_LOST_LINES,
+)
 from kquota_spark.schema.tables import REQUESTS
 from tests.support.tables.recorded_gaps import Told, settings_at, stored
 from tests.support.tables.table_rows import T0_MS, heartbeat, request, unreadable, write_table
@@ -143,6 +150,26 @@ def test_lines_that_were_cut_leave_a_gap_of_ten_seconds_each_recorded_once(tmp_p
     assert said == []
     watch.follow([Told(counts={"cut": 1})], 1)
     assert said == ["lines of broker 3 were cut: verdicts around them are uncertain (log_gaps)"]
+
+
+def test_a_restart_of_a_broker_is_recorded_once_and_its_settings_are_asked_for(tmp_path: Path) -> None:
+    settings = settings_at(tmp_path)
+    asked: list[int] = []
+    said: list[str] = []
+    watch = GapWatch(settings, said.append)
+    watch.on_restart = lambda: asked.append(len(stored(settings)))
+    before = BrokerLines(1, T0_MS + 900, ["10.0.0.1:9092"], [])
+    after = BrokerLines(1, T0_MS + 5_000, [], [StartSign(T0_MS + 4_000, None, "10.0.0.1:9092", False)])
+    watch.follow([Told(lines=[before])], 0)
+    assert (stored(settings), asked) == ([], [])
+    watch.follow([Told(lines=[after])], 1)
+    assert stored(settings) == [(1, 901, 4_000, BROKER_RESTART)]
+    assert (asked, said) == ([1], ["broker 1 was restarted: 12 s are uncertain"])
+    # A micro-batch that runs again after a crash tells the same.
+    again = GapWatch(settings, said.append)
+    again.follow([Told(lines=[before]), Told(lines=[after])], 1)
+    again.follow([Told(lines=[before])], 2)
+    assert len(stored(settings)) == 1
 
 
 def test_the_driver_looks_when_a_task_tells_of_a_new_broker_or_of_a_shipper(tmp_path: Path) -> None:

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from pathlib import Path
 
 import pytest
 
 from kquota_spark.formats.quota_files.quota_file import read_quota_file
-from kquota_spark.formats.request_log.line import RequestLogParser
+from kquota_spark.formats.request_log.line import Request, RequestLogParser
 from kquota_spark.model.govern.govern import RuleGovernor
+from kquota_spark.model.measure.sampled_rate import RateConfig
 from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.model.quotas.rules import RuleBook, stretches
 from kquota_spark.model.replay.decision import judge_bucket
-from kquota_spark.model.replay.log_beginning import LogBeginning
+from kquota_spark.model.replay.log_beginning import LogBeginning, Restarts
 from kquota_spark.model.replay.replay import BucketReplay, Cause, Outcome, Verdict
+from kquota_spark.pipeline.ingest import request_batch
+from kquota_spark.pipeline.restarts import broker_lines
 from kquota_spark.replay.files import replay_files
 from kquota_spark.replay.log_lines import log_lines
 from tests.support.logs.captures import ALL, Capture
+from tests.support.logs.log_lines import PRODUCE_V9
 from tests.support.places import DATA
 
 LOGS = sorted(path for capture in ALL for path in (DATA / capture.name).glob("broker-*.log.gz"))
@@ -136,3 +141,101 @@ def test_a_log_from_the_broker_s_start_is_judged_as_before(tmp_path: Path) -> No
     now, before = judged(capture, path, list(log_lines(path)), tmp_path)
     assert len(now) > 5_000
     assert now == before
+
+
+def restarts(*parts: tuple[int, list[tuple[int, int, str]]]) -> list[tuple[int, int]]:
+    """Restarts in lines told part by part, of a broker each, in ms after T0."""
+    known, found = Restarts(), list[tuple[int, int]]()
+    for broker_id, lines in parts:
+        requests = [
+            request_at(after_ms, correlation_id, connection) for after_ms, correlation_id, connection in lines
+        ]
+        for told in broker_lines(request_batch(broker_id, requests)):
+            assert told.broker_id == broker_id
+            found += known.add(told)
+    return [(from_ms - T0, to_ms - T0) for from_ms, to_ms in found]
+
+
+def request_at(after_ms: int, correlation_id: int, connection: str) -> Request:
+    read = RequestLogParser().parse(PRODUCE_V9)
+    listener = "10.0.0.1:9093" if connection.startswith("tls") else "10.0.0.1:9092"
+    name = f"{listener}-10.0.0.9:{connection.removeprefix('tls ')}"
+    return read._replace(record_time_ms=T0 + after_ms, correlation_id=correlation_id, connection=name)
+
+
+RUNNING = [(0, 900, "5000-7"), (400, 901, "5000-7"), (700, 17, "5001-3")]
+ANEW = [(4_000, 0, "5002-0"), (4_010, 1, "5002-0"), (4_020, 0, "5003-1"), (4_500, 7, "5002-0")]
+
+
+def test_a_restart_is_a_pause_and_then_new_clients_alone_with_a_connection_0() -> None:
+    assert restarts((1, RUNNING + ANEW)) == [(701, 4_000)]
+    # Micro-batches may end anywhere before it.
+    assert restarts((1, RUNNING), (1, ANEW)) == [(701, 4_000)]
+    assert restarts((1, RUNNING[:1]), (1, RUNNING[1:] + ANEW)) == [(701, 4_000)]
+    # Each broker has its own.
+    assert restarts((1, RUNNING), (2, RUNNING + ANEW[3:]), (1, ANEW), (2, ANEW)) == [(701, 4_000)]
+    twice = [(after_ms + 6_000, number, name) for after_ms, number, name in ANEW]
+    assert restarts((1, RUNNING + ANEW + twice)) == [(701, 4_000), (4_501, 10_000)]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        # The log begins with it: that is told by its first lines.
+        ([], ANEW),
+        # No pause, a client that came long ago, and no connection 0.
+        ([*RUNNING, (3_001, 902, "5000-7")], ANEW),
+        (RUNNING, [(3_999, 902, "5000-7"), *ANEW]),
+        (RUNNING, [(3_990, 0, "5002-10"), (3_991, 5, "5002-10"), *ANEW]),
+        (RUNNING, ANEW[2:]),
+        # A processor that nobody had used: its listener had no later connection yet.
+        ([(0, 900, "5000-0"), (700, 17, "5001-0")], ANEW),
+        (RUNNING, [(4_000, 0, "tls 5002-0")]),
+    ],
+    ids=range(7),
+)
+def test_what_is_no_restart(before: list[tuple[int, int, str]], after: list[tuple[int, int, str]]) -> None:
+    assert restarts((1, before + after)) == []
+    assert restarts((1, before), (1, after)) == []
+
+
+def test_a_client_cannot_imitate_a_restart_beside_others() -> None:
+    # It kept connection 0 since the broker's start, and counts its requests from 0 again and again.
+    others = [(after_ms, after_ms, "5000-7") for after_ms in range(0, 20_000, 500)]
+    faked = [(after_ms, 0, "5009-0") for after_ms in range(5_100, 20_000, 2_000)]
+    assert restarts((1, sorted(others + faked))) == []
+
+
+def test_a_copy_of_a_forwarded_request_tells_nothing() -> None:
+    forwarded = [request_at(*line)._replace(is_forwarded=True) for line in ANEW]
+    assert broker_lines(request_batch(1, forwarded)) == []
+
+
+def test_after_a_restart_nothing_is_certain_until_no_ring_holds_what_came_before(tmp_path: Path) -> None:
+    capture = DATA / "zk39-levels"
+    lines = list(log_lines(capture / "broker-1.kafka-request.log.gz"))[:2_000]
+    # The same log once more, 3 s after its end: a broker that has started anew.
+    first, last = (RequestLogParser().parse(line) for line in (lines[0], lines[-1]))
+    assert beginning_of(lines).is_broker_start
+    shift_ms = last.record_time_ms - first.record_time_ms + 3_000
+    log = tmp_path / "broker-1.log"
+    log.write_bytes(b"\n".join([*lines, *(shifted(line, shift_ms) for line in lines)]))
+    changes = read_quota_file(capture / "quotas.yaml")
+    found = replay_files([(1, log)], RuleGovernor(RuleBook(stretches(changes))), RateConfig())
+    again_ms = first.record_time_ms + shift_ms
+    first_again = [
+        verdict
+        for verdicts in found.verdicts.values()
+        for verdict in verdicts
+        if again_ms <= verdict.point.record_time_ms < again_ms + 12_000
+    ]
+    assert len(first_again) > 100
+    assert {verdict.cause for verdict in first_again if verdict.outcome is not Outcome.EXCLUDED} == {
+        Cause.GAP
+    }
+
+
+def shifted(line: bytes, shift_ms: int) -> bytes:
+    time_ms = RequestLogParser().parse(line).log_time_ms + shift_ms
+    time = dt.datetime.fromtimestamp(time_ms / 1_000, dt.UTC)
+    return f"[{time:%Y-%m-%d %H:%M:%S},{time_ms % 1_000:03d}".encode() + line[24:]

@@ -1,0 +1,75 @@
+"""RESTARTS: signs in a broker's log that it has started anew, batch by batch, for the job and the offline replay.
+
+The sign is that of `model.replay.log_beginning`, looked for after each pause. Looking costs little: most batches have
+no young request on a connection 0.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kquota_spark.model.replay.log_beginning import (
+    MOST_LINES,
+    NEW_CORRELATION_ID,
+    PAUSE_MS,
+    BrokerLines,
+    FirstLine,
+    StartSign,
+    first_connection,
+    is_first,
+    listener_of,
+)
+
+_NEEDED = (
+    "kind",
+    "is_out_of_time",
+    "is_forwarded",
+    "broker_id",
+    "record_time_ms",
+    "correlation_id",
+    "connection",
+)
+
+
+def broker_lines(requests: pa.RecordBatch) -> list[BrokerLines]:
+    """What one batch of rows of `requests` tells of restarts, by broker; copies of forwarded requests tell nothing."""
+    rows = requests.select(_NEEDED).filter(
+        (pc.field("kind") == "request") & ~pc.field("is_out_of_time") & ~pc.field("is_forwarded")
+    )
+    found = []
+    brokers: list[Any] = rows["broker_id"].unique().to_pylist()
+    for broker_id in brokers:
+        own = rows if len(brokers) == 1 else rows.filter(pc.field("broker_id") == broker_id)
+        is_young = pc.field("correlation_id") <= NEW_CORRELATION_ID
+        young: list[Any] = own.filter(is_young)["connection"].unique().to_pylist()
+        signs = _signs(own) if any(map(is_first, young)) else []
+        later = _later(own["connection"])
+        found.append(BrokerLines(broker_id, pc.max(own["record_time_ms"]).as_py(), later, signs))
+    return found
+
+
+def _later(connections: Any) -> list[str]:
+    """Listeners with a connection that was not a processor's first."""
+    return sorted({listener_of(name) for name in connections.unique().to_pylist() if not is_first(name)})
+
+
+def _signs(rows: pa.RecordBatch) -> list[StartSign]:
+    times_ms: Any = rows["record_time_ms"].to_numpy()
+    order: Any = np.argsort(times_ms, kind="stable")
+    in_order = times_ms[order]
+    begins = np.flatnonzero(np.diff(in_order) >= PAUSE_MS) + 1
+    found = []
+    for begin in (0, *begins.tolist()):
+        block = rows.take(order[begin : begin + MOST_LINES])
+        columns = (block[name].to_pylist() for name in ("record_time_ms", "correlation_id", "connection"))
+        first = first_connection(sorted(map(FirstLine._make, zip(*columns, strict=True))))
+        if first is not None:
+            listener = listener_of(first)
+            before = rows.take(order[:begin])["connection"]
+            before_ms = int(in_order[begin - 1]) if begin else None
+            found.append(StartSign(int(in_order[begin]), before_ms, listener, listener in _later(before)))
+    return found
