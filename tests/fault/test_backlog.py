@@ -1,4 +1,4 @@
-"""After a long stop the job works through its backlog in micro-batches of bounded size, in little memory."""
+"""After a long stop the job works through its backlog in micro-batches of bounded size."""
 
 from __future__ import annotations
 

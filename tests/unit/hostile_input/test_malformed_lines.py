@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import tracemalloc
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,9 @@ import pytest
 
 from kquota_spark.pipeline.ingest import IngestSettings, MessageReader, parsed
 from tests.support.chance import Chance
+from tests.support.logs.log_lines import PRODUCE_V9
 from tests.support.logs.replayed_captures import PLAIN, found, run
+from tests.support.logs.text_lines import PRODUCE_27
 
 NO_MARKER = "no 'Completed request:' near the start"
 NOT_JSON = "not valid JSON (cut in half, or not UTF-8)"
@@ -141,6 +144,38 @@ def _rows(lines: list[bytes]) -> list[dict[str, Any]]:
     reader = MessageReader(IngestSettings("demo", "UTC", 60_000, 5_000, 40))
     rows: list[dict[str, Any]] = parsed(messages, reader).to_pylist()
     return rows
+
+
+MIB, KIB = 1 << 20, 1 << 10
+HUGE: dict[str, Callable[[bytes], bytes]] = {
+    "JSON": lambda filling: PRODUCE_V9.replace(b"checkout-svc", filling),
+    "JSON that is cut": lambda filling: PRODUCE_V9[:200] + filling,
+    "text": lambda filling: PRODUCE_27.replace(b"shop", filling),
+    "text that is cut": lambda filling: PRODUCE_27[:200] + filling,
+    "neither": lambda filling: filling,
+    "envelope": lambda filling: b'{"message":"' + filling + b'"}',
+    "envelope that is cut": lambda filling: b'{"message":"' + filling,
+}
+
+
+def _peak_bytes(line: bytes) -> int:
+    """Most memory that reading one line takes beside the line itself."""
+    reader = MessageReader(IngestSettings("demo", "UTC", 60_000, 5_000, 4_096))
+    reader.read(b"", b"1", "log", 1_800_000_000_000)
+    tracemalloc.start()
+    try:
+        read = reader.read(line, b"1", "log", 1_800_000_000_000)
+        assert len(read.raw_text or "") <= 4_096
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("kind", HUGE)
+def test_a_line_of_megabytes_takes_a_few_times_its_length_and_beyond_the_longest_nothing(kind: str) -> None:
+    # A line is read up to 4 MiB, an envelope up to 9 MiB. The text form takes most: the line as text, and its parts.
+    assert _peak_bytes(HUGE[kind](b"x" * (3 * MIB))) <= 3 * 3 * MIB + 64 * KIB
+    assert _peak_bytes(HUGE[kind](b"x" * (20 * MIB))) <= 64 * KIB
 
 
 @pytest.mark.parametrize(
