@@ -9,9 +9,10 @@ INSTALL := $(PIP) install --quiet --no-compile --no-build-isolation --require-ha
 SPARK := $(VENV)/pyspark
 UV := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-emit-index-url \
   --no-emit-find-links --custom-compile-command "make lock" pyproject.toml
+MINUTES ?= 10
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test test-all lint types docs bench lock clean
+.PHONY: help setup demo check test test-all fuzz lint types docs bench lock clean
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 
@@ -34,6 +35,9 @@ test: check ## what a contributor runs, in 10 to 15 minutes: unit, Spark, and th
 test-all: check ## every test: all servers, and brokers, executors and drivers that are killed
 	@$(BIN)/python -m tests.tools
 	@$(BIN)/python -m tests.tiers test-all --seconds .kquota/test-all-seconds.json
+
+fuzz: setup ## random tests with new seeds until the time is over (MINUTES=n, 10 by default); the others use one fixed seed
+	@$(BIN)/python -m tests.fuzz --minutes $(MINUTES)
 
 lint: setup ## ruff: style and format
 	@$(BIN)/ruff check .

@@ -11,6 +11,7 @@ import argparse
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 import time
@@ -22,6 +23,8 @@ from tests.support.chance import VARIABLE, new_seed
 from tests.support.places import ROOT
 
 _PLACES = ("tests/unit", "tests/property")
+_WITHIN_S = 900
+"""Limit per test: one that takes minutes on a busy machine has found nothing."""
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+::.+?)(?: - .*)?$", re.MULTILINE)
 
 
@@ -40,21 +43,10 @@ class Round(NamedTuple):
 
 def run(seed: int, places: list[str]) -> Round:
     """Run all random tests once."""
-    # A test that takes minutes on a busy machine has found nothing.
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-rfE",
-        "--disable-warnings",
-        "-m",
-        "random",
-        "--timeout=900",
-    ]
+    options = ("-q", "-rfE", "--disable-warnings", f"--timeout={_WITHIN_S}", "-p", "no:cacheprovider")
     environment = {**os.environ, VARIABLE: str(seed), "PYTHONHASHSEED": str(seed)}
     done = subprocess.run(
-        [*command, "-p", "no:cacheprovider", *places],
+        [sys.executable, "-m", "pytest", *options, "-m", "random", *places],
         cwd=ROOT,
         env=environment,
         check=False,
@@ -89,6 +81,7 @@ def main() -> int:
     )
     options.add_argument("places", nargs="*", default=_PLACES, help=f"default: {' '.join(_PLACES)}")
     chosen = options.parse_args()
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # it ends the round too
     until_s = time.monotonic() + chosen.minutes * 60
     seed, rounds = chosen.seed, 0
     failures: dict[str, list[int]] = {}

@@ -22,6 +22,8 @@ def _taken(tree: ast.AST) -> Iterator[str]:
                 yield from (alias.name for alias in names if alias.name.partition(".")[0] in CHANCE)
             case ast.ImportFrom(module=str(module)) if module.partition(".")[0] in CHANCE:
                 yield module
+            case ast.Attribute(attr="urandom") | ast.alias(name="urandom"):
+                yield "urandom"
             case ast.Call(func=ast.Name(id="Chance"), args=[]):
                 yield "Chance()"
 
@@ -42,6 +44,8 @@ def test_a_source_of_its_own_would_be_found() -> None:
         "from random import Random",
         "import uuid",
         "from secrets import token_hex",
+        "os.urandom(3)",
+        "from os import urandom",
         "Chance()",
     )
     assert [text for text in texts if not list(_taken(ast.parse(text)))] == []

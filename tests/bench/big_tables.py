@@ -25,6 +25,8 @@ FIRST_DAY = date(2026, 11, 16)
 DAYS = 5
 BUCKETS = 1_000
 FILES_OF_THE_NEWEST_DAY = 400
+_LEAST_OF_A_FILE = 50
+"""Rows: small tables have fewer files."""
 _FILES_OF_A_CLOSED_DAY = 4
 _LIMIT = 1_000_000
 
@@ -81,8 +83,9 @@ def write_big_tables(root: Path, decisions: int) -> Settings:
     connection.execute("set TimeZone = 'UTC'")
     for day in range(DAYS):
         is_newest = day == DAYS - 1
-        files = FILES_OF_THE_NEWEST_DAY if is_newest else _FILES_OF_A_CLOSED_DAY
         rows = decisions // DAYS
+        newest = min(FILES_OF_THE_NEWEST_DAY, rows // _LEAST_OF_A_FILE)
+        files = newest if is_newest else _FILES_OF_A_CLOSED_DAY
         for name, columns in ((DECISIONS, _DECISION), (USAGE, _USE)):
             _write(connection, root, name, columns, (day, rows, files))
         if is_newest:

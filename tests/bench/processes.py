@@ -35,9 +35,7 @@ def session_cpu_s(session: int) -> dict[Kind, float]:
 
 def job_cpu_s(session: int, broker_pid: int) -> dict[str, float]:
     """CPU seconds so far of all processes of a job, and of the broker that it reads from, by kind."""
-    found: dict[str, float] = {"broker": process_cpu_s(broker_pid)}
-    found.update({str(kind): seconds for kind, seconds in session_cpu_s(session).items()})
-    return found
+    return dict([*session_cpu_s(session).items(), ("broker", process_cpu_s(broker_pid))])
 
 
 class PeakMemory:

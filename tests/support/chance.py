@@ -7,11 +7,10 @@ Hypothesis takes the seed too. The workers of a run and the programs that it sta
 from __future__ import annotations
 
 import os
-from random import Random, SystemRandom
-from typing import TypeAlias
+import random
 
-Chance: TypeAlias = Random
-
+Chance = random.Random
+"""A source of chance; with a literal seed, it is that of one case."""
 VARIABLE = "KQUOTA_SEED"
 SEED = int(os.environ.setdefault(VARIABLE, "29"))
 # The order of texts in a set: fixed in the workers of this run, and in the programs that it starts.
@@ -30,4 +29,4 @@ def drawn(*names: object) -> Chance:
 
 def new_seed() -> int:
     """A seed that nobody has chosen."""
-    return SystemRandom().randrange(10**6)
+    return random.SystemRandom().randrange(10**6)

@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+from kquota_spark.cli.exit_codes import DONE, FOUND, finds_by_2
 from kquota_spark.store.reading import open_tables
 from tests.bench.big_tables import write_big_tables
 from tests.bench.report import Report, say, spread
@@ -84,6 +85,11 @@ def _a_user(config: Path) -> str:
 
 
 def _timed(arguments: list[str]) -> Timed:
+    """Time one command.
+
+    Raises:
+        SystemExit: it has failed: what it took says nothing.
+    """
     command = [sys.executable, "-m", "kquota_spark.cli.main", *arguments]
     start_s = time.perf_counter()
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
@@ -91,7 +97,9 @@ def _timed(arguments: list[str]) -> Timed:
         process.stdout.readline()
         first_s = time.perf_counter() - start_s
         process.stdout.read()
-        process.wait(_WITHIN_S)
+        code = process.wait(_WITHIN_S)
+    if code not in (DONE, FOUND if finds_by_2(arguments[0]) else DONE):
+        raise SystemExit(f"kquota {' '.join(arguments)} has ended with {code}")
     return Timed(first_s, time.perf_counter() - start_s)
 
 

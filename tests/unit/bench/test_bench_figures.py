@@ -6,6 +6,7 @@ import pytest
 
 from tests.bench.load import Seen, latencies_s
 from tests.bench.report import percentile, three_digits
+from tests.bench.rounds import Round, cpu_cells
 
 
 @pytest.mark.parametrize(("percent", "expected"), [(0, 1), (1, 1), (50, 50), (95, 95), (99, 99), (100, 100)])
@@ -37,3 +38,21 @@ def test_latency_counts_from_the_times_of_requests() -> None:
 
 def test_the_first_second_seen_has_no_latency() -> None:
     assert latencies_s([Seen(5_000, 9_000)]) == []
+
+
+def test_rate_cpu_per_line_and_busy_cores_are_of_the_same_seconds() -> None:
+    found = Round(1_000, 2.0, {"jvm": 1.5, "workers": 1.75, "broker": 0.25})
+    assert (found.lines_per_s, found.cores) == (500, 1.75)  # 3.5 s of CPU in 2 s
+    assert found.cpu_us() == 3_500  # 3.5 s / 1,000
+    assert found.lines_per_s * found.cpu_us() / 1e6 == found.cores
+    assert found.cpu_us("jvm") == 1_500
+
+
+def test_a_row_has_the_medians_of_the_rounds() -> None:
+    rounds = [Round(1_000, 1.0, {"jvm": cpu_s, "broker": 1.0}) for cpu_s in (3.0, 1.0, 2.0)]
+    assert cpu_cells(rounds) == {
+        "cpu_us": (3_000, 2_000, 4_000),
+        "jvm_us": 2_000,
+        "broker_us": 1_000,
+        "cores": (3.0, 2.0, 4.0),
+    }

@@ -6,10 +6,12 @@ import importlib.util
 import json
 import os
 import subprocess
+from typing import Any
 
 import pytest
 
 from tests.bench.__main__ import PARTS, command_of
+from tests.bench.runs.reading import COMMANDS
 from tests.support.places import ROOT
 
 RUNS = ROOT / "tests" / "bench" / "runs"
@@ -29,29 +31,37 @@ def test_the_command_of_a_part_names_a_module(part: str) -> None:
     assert importlib.util.find_spec(module) is not None
 
 
-def test_model_measures_the_parser_and_the_model() -> None:
-    environment = {**os.environ, "MODEL_POINTS": "2000", "MODEL_BUCKETS": "20", "MODEL_ROUNDS": "2"}
+def rows_of(part: str, **sizes: str) -> list[dict[str, Any]]:
+    """The rows that the command of a part prints."""
     done = subprocess.run(
-        command_of("model"),
+        command_of(part),
         cwd=ROOT,
-        env=environment,
+        env={**os.environ, **sizes},
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=170,
     )
     assert done.returncode == 0, done.stderr
-    rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    assert [(row["part"], row["work"]) for row in rows] == [
-        ("model", work)
-        for work in (
-            "`json.loads` of the standard library, lines",
-            "the parser, exact bytes included, lines",
-            "replay of one hot bucket, points",
-            "replay over 20 buckets, points",
-            "judging of one hot bucket, points",
-            "judging over 20 buckets, points",
-        )
+    assert f"`python -m tests.bench.runs.{part}`: " in done.stdout
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+
+
+def test_model_measures_the_parser_and_the_model() -> None:
+    rows = rows_of("model", MODEL_POINTS="2000", MODEL_BUCKETS="20", MODEL_ROUNDS="2")
+    assert [row["work"] for row in rows] == [
+        "`json.loads` of the standard library, lines",
+        "the parser, exact bytes included, lines",
+        "replay of one hot bucket, points",
+        "replay over 20 buckets, points",
+        "judging of one hot bucket, points",
+        "judging over 20 buckets, points",
     ]
     assert all(row["per_s"]["low"] > 0 for row in rows)
-    assert "`python -m tests.bench.runs.model`: " in done.stdout
+
+
+@pytest.mark.timeout(180)
+def test_reading_times_every_command_of_its_list() -> None:
+    rows = rows_of("reading", BENCH_DECISIONS="5000", BENCH_RUNS="1")
+    assert [row["command"] for row in rows] == [f"`kquota {name.format(user='U')}`" for name in COMMANDS]
+    assert all(0 < row["first_line_s"]["low"] <= row["whole_s"]["high"] for row in rows)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow.compute as pc
 from confluent_kafka import Message
 from deltalake import DeltaTable
 
@@ -34,5 +35,5 @@ def test_the_plain_process_decides_every_line_once(tmp_path: Path) -> None:
     audit.take(messages[:900], is_end=False)
     audit.take(messages[900:], is_end=True)
     assert problems(tmp_path / "plain", COUNT, EVEN.expected(COUNT)) == []
-    throttled = DeltaTable(str(tmp_path / "plain" / "decisions")).to_pyarrow_table(columns=["throttle_ms"])
-    assert any(throttled["throttle_ms"].to_pylist())
+    decided = DeltaTable(str(tmp_path / "plain" / "decisions")).to_pyarrow_table(columns=["throttle_ms"])
+    assert pc.sum(decided["throttle_ms"]).as_py() > 0
