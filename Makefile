@@ -5,7 +5,7 @@ VENV := .venv
 STAMP := $(VENV)/.setup-done
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
-INSTALL := $(PIP) install --quiet --no-compile --no-build-isolation --require-hashes
+INSTALL := $(PIP) install --quiet --no-compile --use-pep517 --no-build-isolation --require-hashes
 SPARK := $(VENV)/pyspark
 UV := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-emit-index-url \
   --no-emit-find-links --custom-compile-command "make lock" pyproject.toml
@@ -29,11 +29,11 @@ check: lint types ## style, types and architecture, in less than a minute
 	@$(BIN)/python -m pytest -q tests/architecture
 
 test: check ## what a contributor runs, in 10 to 15 minutes: unit, Spark, and the product on a real cluster of either kind
-	@$(BIN)/python -m tests.tools
+	@$(BIN)/python -m tests.tools test
 	@$(BIN)/python -m tests.tiers test --seconds .kquota/test-seconds.json
 
 test-all: check ## every test: all servers, and brokers, executors and drivers that are killed
-	@$(BIN)/python -m tests.tools
+	@$(BIN)/python -m tests.tools test-all
 	@$(BIN)/python -m tests.tiers test-all --seconds .kquota/test-all-seconds.json
 
 fuzz: setup ## random tests with new seeds until the time is over (MINUTES=n, 10 by default); the others use one fixed seed

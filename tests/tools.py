@@ -1,21 +1,22 @@
 """What the tests drive besides Python and Java: a browser, promtool, two shells and two more versions of Kafka.
 
-`make test` looks for them first.
+`make test` and `make test-all` look for them first; only the latter needs the two versions.
 On Debian and its kin root gets what is missing from the system's own packages; everybody else gets one line that says
 what to install.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
-from kquota_spark.embedded.setup.jars import ensure_jars
-from kquota_spark.errors import UserError
-from tests.support.places import CONF
+from tests.support.places import CONF, ROOT
 from tests.support.programs.promtool import cached_promtool, promtool
 
 
@@ -43,8 +44,11 @@ def has_promtool() -> bool:
     return shutil.which("promtool") is not None or cached_promtool().is_file()
 
 
-def main() -> int:
-    """Get what is missing, or say what is."""
+def main(arguments: Sequence[str]) -> int:
+    """Get what is missing for a tier, or say what is."""
+    parser = argparse.ArgumentParser(prog="python -m tests.tools", description=main.__doc__)
+    parser.add_argument("tier", choices=("test", "test-all"))
+    tier = parser.parse_args(arguments).tier
     missing = [tool for tool in TOOLS if found(tool) is None]
     packages = [package for tool in missing for package in tool.packages]
     can_install = os.geteuid() == 0 and shutil.which("apt-get") is not None
@@ -63,12 +67,17 @@ def main() -> int:
         return 1
     try:
         promtool()
-        for declaration in (OLDEST_KAFKA, NEWEST_KAFKA):
-            ensure_jars(declaration)
-    except (RuntimeError, UserError) as error:
+    except RuntimeError as error:
         print(f"kquota: {error}", file=sys.stderr)
         return 1
-    return 0
+    return fetch((OLDEST_KAFKA, NEWEST_KAFKA)) if tier == "test-all" else 0
+
+
+def fetch(declarations: Sequence[Path]) -> int:
+    """Fetch jars, all declarations at the same time: it is a minute or two of waiting for each; 1 if one failed."""
+    command = (sys.executable, "-m", "kquota_spark.embedded.setup.jars")
+    running = [subprocess.Popen([*command, str(declaration)], cwd=ROOT) for declaration in declarations]
+    return max(process.wait() for process in running)
 
 
 def _apt_get(*arguments: str) -> None:
@@ -81,4 +90,4 @@ def _apt_get(*arguments: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))
