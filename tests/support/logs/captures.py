@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from types import MappingProxyType
 from typing import NamedTuple
 
 from kquota_spark.formats.quota_files.quota_file import read_quota_file
@@ -44,14 +47,15 @@ BUSY = (Capture("kraft41-hogs", RateConfig()), Capture("kraft41-jvms", RateConfi
 """The load of kraft41 on a broker that shares its two cores: with four spinning processes, with JVMs that start."""
 
 
-def buckets_of(capture: Capture) -> dict[BucketKey, list[Stretch]]:
-    """The requests by bucket; every line can be read."""
+@lru_cache(maxsize=4)
+def buckets_of(capture: Capture) -> Mapping[BucketKey, Sequence[Stretch]]:
+    """The requests by bucket, which several tests share; every line can be read."""
     changes = read_quota_file(DATA / capture.name / "quotas.yaml")
     governor = RuleGovernor(RuleBook(stretches(changes, apply_lag_ms=capture.apply_lag_ms)))
     files = [(broker_id_of(path, None), path) for path in sorted((DATA / capture.name).glob("broker-*.gz"))]
     found = replay_files(files, governor, capture.config)
     assert not found.unreadable
-    return found.stretches
+    return MappingProxyType({key: tuple(bucket) for key, bucket in found.stretches.items()})
 
 
 def limited_produces(capture: Capture) -> Agreement:
@@ -64,7 +68,7 @@ def limited_produces(capture: Capture) -> Agreement:
     return found
 
 
-def verdicts_of(bucket: list[Stretch], config: RateConfig) -> list[Verdict]:
+def verdicts_of(bucket: Sequence[Stretch], config: RateConfig) -> list[Verdict]:
     """Every request of a bucket judged."""
     verdicts: list[Verdict] = []
     judge_bucket(BucketReplay(config), bucket, verdicts)

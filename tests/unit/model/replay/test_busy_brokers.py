@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import pytest
@@ -47,7 +48,7 @@ def tally(capture: Capture, late: Late, *, learns: bool = True) -> Agreement:
     return found
 
 
-def _moved(bucket: list[Stretch], late: Late, chance: Chance) -> list[Stretch]:
+def _moved(bucket: Sequence[Stretch], late: Late, chance: Chance) -> list[Stretch]:
     moved: dict[tuple[int, int], Stretch] = {}
     for index, stretch in enumerate(bucket):
         for each in stretch.points:
