@@ -68,13 +68,12 @@ class SettingsPlace(NamedTuple):
     tables: str | None
 
 
-def settings_of(options: argparse.Namespace, *uses: str, is_whole: bool = False) -> Settings:
+def settings_of(options: argparse.Namespace, *uses: str) -> Settings:
     """The settings that --config and, of commands that have it, --tables ask for.
 
     Args:
         options: of the command.
-        uses: sections that must be right; mistakes elsewhere are a warning.
-        is_whole: all of the file must be right.
+        uses: sections that must be right, see `settings_from`; mistakes elsewhere are a warning.
 
     Raises:
         UserError: the file cannot be read, or has a mistake in what must be right.
@@ -84,7 +83,7 @@ def settings_of(options: argparse.Namespace, *uses: str, is_whole: bool = False)
         path = DEFAULT_CONFIG
     tables = getattr(options, "tables", None)
     options.has_only_defaults = path is None and tables is None  # an error about a setting says so
-    return settings_from(path, tables, *uses, is_whole=is_whole)
+    return settings_from(path, tables, *uses)
 
 
 def add_form_option(parser: argparse.ArgumentParser, forms: Sequence[str] = FORMATS) -> None:

@@ -12,19 +12,19 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.formats.text.escape import terminal_text
 
+WHOLE_FILE = "whole file"
+"""Instead of the names of sections: all must be right."""
 _WARNED: set[str] = set()
 
 
-def settings_from(
-    path: Path | None, tables: str | None, *uses: str, is_whole: bool = False, is_quiet: bool = False
-) -> Settings:
+def settings_from(path: Path | None, tables: str | None, *uses: str, is_quiet: bool = False) -> Settings:
     """The settings of a file, or the built-in ones; never those of the working directory.
 
     Args:
         path: of the file; None for the built-in ones.
         tables: root of the tables instead of the file's own.
-        uses: sections that must be right; a mistake elsewhere is a warning, and an error when it is read.
-        is_whole: all of the file must be right.
+        uses: sections that must be right, or `WHOLE_FILE`; a mistake elsewhere is a warning, and an error when it is
+            read.
         is_quiet: without the warning.
 
     Raises:
@@ -32,7 +32,7 @@ def settings_from(
     """
     if path is None:
         settings = Settings()
-    elif is_whole:
+    elif WHOLE_FILE in uses:
         settings = load_settings(path)
     else:
         settings, mistakes = settings_and_mistakes(path)

@@ -12,6 +12,7 @@ from typing import Literal, NewType
 
 from kquota_spark.config.substitution import Section
 
+_PROGRAMS = ("ship", "audit", "collect", "enforcer", "decisions")
 Duration = NewType("Duration", int)
 """A length of time in milliseconds; in YAML a number and a unit: ms, s, min, h, d."""
 
@@ -188,9 +189,7 @@ class Ship(Section):
     """`<broker id>=<path>` each; the path is the live file, rotated ones beside it are followed."""
     state_dir: str = ".kquota/ship"
     client_id: str = "kquota-ship"
-    exclude_client_ids: tuple[str, ...] = (
-        "kquota-ship", "kquota-audit", "kquota-collect", "kquota-enforcer", "kquota-decisions",
-    )  # fmt: skip
+    exclude_client_ids: tuple[str, ...] = tuple(f"kquota-{program}" for program in _PROGRAMS)
     heartbeat_interval: Duration = Duration(1_000)
     options: dict[str, str] = field(default_factory=dict, repr=False)
 
@@ -205,10 +204,8 @@ class Maintain(Section):
     retention: dict[str, Duration] = field(
         default_factory=lambda: {
             "requests": Duration(7 * _DAY),
-            "usage": Duration(30 * _DAY),
-            "jmx_samples": Duration(30 * _DAY),
-            "decisions": Duration(400 * _DAY),
-            "violations": Duration(400 * _DAY),
+            **dict.fromkeys(("usage", "jmx_samples"), Duration(30 * _DAY)),
+            **dict.fromkeys(("decisions", "violations"), Duration(400 * _DAY)),
         }
     )
     """By table; whole UTC dates older than this are deleted. Tables that are not named are kept for ever."""

@@ -14,6 +14,7 @@ from kquota_spark.cli.options import (
     add_settings_options,
     settings_of,
 )
+from kquota_spark.cli.settings_file import WHOLE_FILE
 from kquota_spark.cli.text.render import Colour, Report, Row, Shown, show_as_found
 from kquota_spark.config.settings import Settings
 from kquota_spark.config.substitution import missing_values
@@ -61,7 +62,7 @@ def _before(options: argparse.Namespace) -> Iterator[Check]:
 
     path = options.config or (DEFAULT_CONFIG if DEFAULT_CONFIG.exists() else None)
     try:
-        settings: Settings = settings_of(options, is_whole=True)
+        settings: Settings = settings_of(options, WHOLE_FILE)
     except UserError as error:
         yield from (fail("settings", line, "correct the file") for line in str(error).splitlines())
         return
