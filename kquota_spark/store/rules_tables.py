@@ -143,6 +143,7 @@ class RulesTables:
                     )
             data = arrow_rows(QUOTA_CHANGES, rows)
             write_deltalake(self._changes_table, data, mode="overwrite", predicate=self._mine)
+            sync_commit(self._changes_table)
 
         committed(write, _COMMIT_ATTEMPTS)
         self.changes, self.newest_edit_ms = list(changes), _newest_ms(changes)
