@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,12 @@ def write_capture(
 
 def write_requests(root: Path, broker_id: int, lines: list[bytes], after_ms: int) -> None:
     """The rows that INGEST makes of a broker's lines, each in Kafka so long after its own time."""
+    write_table(root, "requests", *_request_rows(broker_id, tuple(lines), after_ms))
+
+
+@lru_cache(maxsize=6)
+def _request_rows(broker_id: int, lines: tuple[bytes, ...], after_ms: int) -> Sequence[dict[str, Any]]:
+    """Those rows; several tests take the lines of a capture as they are."""
     clock = LogClock("UTC")
     shipped_ms = pa.array([clock.epoch_ms(line[1:24]) + after_ms for line in lines], pa.int64())
     batch = pa.RecordBatch.from_pydict(
@@ -104,12 +111,12 @@ def write_requests(root: Path, broker_id: int, lines: list[bytes], after_ms: int
             "offset": pa.array(range(len(lines)), pa.int64()),
             "timestamp_ms": shipped_ms,
             "written_by_ms": shipped_ms,
-            "value": lines,
+            "value": pa.array(lines),
             "broker": [str(broker_id).encode()] * len(lines),
         }
     )
     settings = IngestSettings("test", "UTC", 60_000, 30_000, 4_096)
-    write_table(root, "requests", *parsed(batch, MessageReader(settings)).to_pylist())
+    return tuple(parsed(batch, MessageReader(settings)).to_pylist())
 
 
 def _time(time_ms: int) -> dict[str, Any]:
