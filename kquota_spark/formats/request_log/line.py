@@ -38,6 +38,8 @@ __all__ = ["MAX_LINE_BYTES", "Request", "RequestLogParser", "Unreadable"]
 MAX_LINE_BYTES = 4 << 20
 _MARKER = b"Completed request:"
 _MARKER_BEFORE = 160
+_END_BYTES = 256 << 10
+"""Bytes of either end of a line that cannot be read: a header with the longest escaped client id has 200,000."""
 _LOGGER_NAME = b" (kafka.request.logger)"
 # Kafka's own layout, `[%d] %p %m (%c)%n`. To compare slices that are made once, and not to search or to call
 # startswith and endswith, saves 0.3 us a line.
@@ -96,7 +98,7 @@ class RequestLogParser:
         except OverflowError:
             raise Unreadable("a time before 1970 or after 9999") from None
         except Unreadable as reason:
-            _tell(reason, line[at + len(_MARKER) :], log_time_ms)
+            _tell(reason, _ends(line, at + len(_MARKER)), log_time_ms)
             raise
 
     def is_shown_twice(self, line: bytes) -> bool:
@@ -112,6 +114,13 @@ class RequestLogParser:
         if _LOGGER.fullmatch(line, end) is None:
             raise Unreadable("text after the request that is not a logger's name")
         return request
+
+
+def _ends(line: bytes, start: int) -> bytes:
+    """A line from a place on; of a long one only both ends, so that its length costs no memory."""
+    if len(line) - start <= 2 * _END_BYTES:
+        return line[start:]
+    return line[start : start + _END_BYTES] + b"\0" + line[-_END_BYTES:]
 
 
 def _tell(reason: Unreadable, body: bytes, log_time_ms: int) -> None:

@@ -138,10 +138,11 @@ class Restarts:
         broker_id, newest_ms, later, signs = lines
         found = []
         for sign in signs:
-            before_ms = self._newest_ms.get(broker_id) if sign.before_ms is None else sign.before_ms
+            # Lines that come a second time, or late, follow newer ones: there was no pause before them.
+            known_ms = [ms for ms in (sign.before_ms, self._newest_ms.get(broker_id)) if ms is not None]
             is_later = sign.is_later or (broker_id, sign.listener) in self._later
-            if before_ms is not None and is_later and sign.first_ms - before_ms >= PAUSE_MS:
-                found.append((before_ms + 1, sign.first_ms))
+            if known_ms and is_later and sign.first_ms - max(known_ms) >= PAUSE_MS:
+                found.append((max(known_ms) + 1, sign.first_ms))
         self._newest_ms[broker_id] = max(newest_ms, self._newest_ms.get(broker_id, newest_ms))
         self._later.update((broker_id, listener) for listener in later)
         return found
