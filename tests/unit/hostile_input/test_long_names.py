@@ -102,7 +102,7 @@ def _found(form: str) -> Callable[[str], object]:
 
 READERS: dict[str, Callable[[str], object]] = {
     "families of client ids": _family,
-    "owners and exempt patterns": lambda name: is_match("(payments-.*)+x?-[0-9]+", name),
+    "owners and exempt patterns": lambda name: is_match(".*-.*-x?[0-9]+", name),
     "MBean of a name": _mbean,
     "MBean with a name": lambda name: parse_mbean_name(f"kafka.server:type=Produce,client-id={name}"),
     "sanitised name": desanitise,

@@ -121,6 +121,8 @@ def test_a_commit_whose_answer_is_lost_is_made_once(
     commits.add(written(settings, decision(0)), MicroBatch("q", 0))
     assert lost == []
     assert only(rows_of(settings, "decisions"), "second") == [(T0_MS,)]
+    # The rows do not tell: a file that is added twice is there once.
+    assert commits.newest().version() == 1
 
 
 def ten(second: int) -> list[dict[str, Any]]:

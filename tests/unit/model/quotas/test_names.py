@@ -105,3 +105,10 @@ def test_sanitiser_round_trip(name: str) -> None:
 @given(st.text(max_size=12), st.text(max_size=12))
 def test_different_names_have_different_texts(one: str, other: str) -> None:
     assert (sanitise(one) == sanitise(other)) == (one == other)
+
+
+def test_of_all_names_of_two_characters_no_two_have_the_same_text() -> None:
+    # Texts that are drawn by chance hardly ever differ in one character only.
+    characters = list(map(chr, range(128)))
+    names = ["", *characters, *(one + other for one in characters for other in characters)]
+    assert len({sanitise(name) for name in names}) == len(names) == 1 + 128 + 128**2
