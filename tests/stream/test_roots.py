@@ -34,7 +34,7 @@ def test_a_run_with_uris_of_files_goes_on_where_the_plain_path_is(
     for number in range(2):
         at = f"2026-11-21 05:40:0{number},000"
         write_topic(settings, [(1, line(at, number))], T0_MS + number * 1_000, number)
-        run_topic(spark, settings)
+    run_topic(spark, settings)
     write_topic(settings, [(1, beat(T0_MS + 10_000))], T0_MS + 10_000, 2)
     run_topic(spark, settings)
     seconds = [(T0_MS, 1), (T0_MS + 1_000, 1)]
