@@ -190,8 +190,6 @@ class KafkaTopic:
 
     def _check(self, admin: AdminClient, timeout_s: float) -> None:
         """That the topic is there; a producer's own look would create it where brokers allow that."""
-        described = admin.describe_topics(TopicCollection([self._topic]), request_timeout=timeout_s)
-
         def refused(reason: KafkaError) -> UserError:
             admin.poll(0)  # fetches what the connection complained about
             if reason.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
@@ -213,6 +211,8 @@ class KafkaTopic:
             return UserError(f"topic {self._topic} on {self._where} cannot be used: {self._reason(reason)}")
 
         with kafka_clients.kafka_errors(refused):
+            # The question itself is refused if the client has no right to be idempotent, and was told so by now.
+            described = admin.describe_topics(TopicCollection([self._topic]), request_timeout=timeout_s)
             described[self._topic].result()
 
     def _reason(self, reason: KafkaError) -> str:

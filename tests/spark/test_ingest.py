@@ -157,6 +157,9 @@ def test_every_kind_of_message_is_one_row(spark: SparkSession) -> None:
             **EMPTY,
             "kafka_offset": 6,
             "kind": "unreadable",
+            # Nobody knows whose request it was: its broker lacks one from this time on.
+            "log_time_ms": LOG_MS,
+            "record_time_ms": LOG_MS,
             "reason": "not valid JSON (cut in half, or not UTF-8)",
             "raw_text": LINE[:40].decode(),
         },
@@ -222,6 +225,8 @@ def test_a_line_of_5_mb_is_refused_and_only_its_start_kept(spark: SparkSession) 
         **EMPTY,
         "kafka_offset": 1,
         "kind": "unreadable",
+        "log_time_ms": LOG_MS,
+        "record_time_ms": LOG_MS,
         "reason": "line longer than 4194304 bytes",
         "raw_text": LINE[:40].decode(),
     }
