@@ -59,7 +59,7 @@ def canonical_root(root: str) -> str:
         return _canonical_path(root, scheme)
     if scheme not in STORES:
         hint = ": write s3a://" if scheme in ("s3", "s3n") else ""
-        raise ValueError(f"{scheme}: is not a place for them, {_EXPECTED}{hint}")
+        raise ValueError(f"scheme {scheme} is not supported, {_EXPECTED}{hint}")
     canonical = scheme + root[len(scheme) :]
     if not _FORMS[scheme].fullmatch(canonical):
         # Not shown: old forms have a key before the bucket.

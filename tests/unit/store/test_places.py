@@ -107,10 +107,10 @@ def test_all_forms_of_a_local_root_are_one_place_for_all_that_read_and_write(
 
 _EXPECTED = "expected a path on this machine, or a URI of s3a, abfss, gs"
 REFUSED = [
-    ("s3://lake/t", f"s3: is not a place for them, {_EXPECTED}: write s3a://"),
-    ("s3n://lake/t", f"s3n: is not a place for them, {_EXPECTED}: write s3a://"),
+    ("s3://lake/t", f"scheme s3 is not supported, {_EXPECTED}: write s3a://"),
+    ("s3n://lake/t", f"scheme s3n is not supported, {_EXPECTED}: write s3a://"),
     *(
-        (f"{scheme}:{rest}", f"{scheme}: is not a place for them, {_EXPECTED}")
+        (f"{scheme}:{rest}", f"scheme {scheme} is not supported, {_EXPECTED}")
         for scheme, rest in [
             ("hdfs", "//namenode:8020/t"),
             ("hdfs", "///t"),
@@ -164,7 +164,7 @@ def test_a_root_given_to_a_command_is_refused_or_made_plain_too() -> None:
     assert settings_from(None, "file:///da%20ta").tables == "/da ta"
     with pytest.raises(UserError) as refused:
         settings_from(None, "hdfs://namenode/t")
-    assert str(refused.value) == f"--tables: hdfs: is not a place for them, {_EXPECTED}"
+    assert str(refused.value) == f"--tables: scheme hdfs is not supported, {_EXPECTED}"
 
 
 @pytest.mark.parametrize(
