@@ -103,7 +103,7 @@ def settings_and_mistakes(path: Path) -> tuple[Settings, list[str]]:
         found.setdefault("tables", Tables().location)
         data = {key: value for key, value in data.items() if key != "tables"}
     found = {**_read_apart(Settings, data, "", wrong, problems), **found}
-    if unreached := _unreached(Settings(**found)):
+    if unreached := _unreached(Settings(**found), data.get("storage_options")):
         problems.extend(unreached)
         found["storage_options"] = wrong
     settings = Settings(**found)
@@ -112,13 +112,12 @@ def settings_and_mistakes(path: Path) -> tuple[Settings, list[str]]:
     return settings.changed(file=str(path)), [f"{path}: {problem}" for problem in problems]
 
 
-def _unreached(settings: Settings) -> list[str]:
-    """Problems of storage options that do not reach all libraries, as far as roots and options are known."""
+def _unreached(settings: Settings, options: Any) -> list[str]:
+    """Problems of storage options, as the file has them, that do not reach all libraries, as far as roots are known."""
     given = unread(settings)
-    if isinstance(given["storage_options"], Later):
-        return []
     roots = [root for root in (given["tables"], given["checkpoints"]) if isinstance(root, str)]
-    return [*unreached_options(roots, given["storage_options"])]
+    # Their names are known even where a value is found only when it is read.
+    return [*unreached_options(roots, [*map(str, options)])] if isinstance(options, dict) else []
 
 
 def _read_apart(

@@ -102,18 +102,20 @@ def test_a_place_that_no_library_of_the_workers_opens_is_an_error() -> None:
         ("gs://lake/t", "google_service_account", "no login here"),
     ],
 )
+@pytest.mark.parametrize("value", ["x", "${KQUOTA_NO_SECRET}"])
 def test_a_login_that_does_not_reach_the_workers_is_refused_when_it_is_loaded(
-    tmp_path: Path, root: str, option: str, expected: str
+    tmp_path: Path, root: str, option: str, expected: str, value: str
 ) -> None:
     path = tmp_path / "kquota.yaml"
-    path.write_text(f"tables: {root}\nstorage_options: {{{option}: x, timeout: 9s, fs.gs.key: y}}\n", "utf-8")
+    options = f'{{{option}: "{value}", timeout: 9s, fs.gs.key: y}}'
+    path.write_text(f"tables: {root}\nstorage_options: {options}\n", "utf-8")
     with pytest.raises(UserError) as refused:
         load_settings(path)
     assert str(refused.value) == (
         f"{path}: storage_options.{option}: does not reach all nodes with {root.partition(':')[0]}://, "
         f"expected {expected}, or the login of the environment on each node"
     )
-    path.write_text(f"tables: /data\nstorage_options: {{{option}: x}}\n", "utf-8")
+    path.write_text(f"tables: /data\nstorage_options: {options}\n", "utf-8")
     assert load_settings(path).tables == "/data"
 
 
