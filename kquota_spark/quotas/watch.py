@@ -133,8 +133,8 @@ class Watcher:
         with self._writing():
             count = tables.mend(changes)
         _log.warning(
-            "%d edits are recorded with times ahead of this clock: it was wrong when they were seen. They came "
-            "between the looks before and now, and verdicts there are uncertain", count
+            "%d edits are recorded with times ahead of this clock: it was ahead when they were seen, or is behind "
+            "now. They are taken to have come between the looks before and now: verdicts there are uncertain", count
         )  # fmt: skip
         self._open(source, look_ms)
         return True

@@ -162,11 +162,16 @@ def test_an_edit_seen_by_a_clock_ahead_came_between_the_looks_of_the_right_one(p
     assert polled.rules() == mended
 
 
-def test_a_start_mends_what_a_run_with_a_clock_ahead_has_recorded(polled: Polled) -> None:
+def test_a_start_mends_what_a_run_with_a_clock_ahead_has_recorded(
+    polled: Polled, caplog: pytest.LogCaptureFixture
+) -> None:
     polled.restart(T0_MS + DAY_MS, 4e6)
     polled.restart(T0_MS + DAY_MS + 1_000, 5e6)
     polled.restart(T0_MS + 10_000, 2e6)
     assert polled.rules() == [(0, T0_MS, 1e6, T0_MS), (T0_MS, None, 2e6, T0_MS + 10_000)]
+    # Which of the two clocks is wrong, this machine cannot know.
+    said = "times ahead of this clock: it was ahead when they were seen, or is behind now"
+    assert said in caplog.text
 
 
 def zookeeper(monkeypatch: pytest.MonkeyPatch, clock: Iterator[int], *views: View) -> ZooKeeperSource:
