@@ -6,9 +6,9 @@ import json
 import re
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pyarrow import fs
 
@@ -127,20 +127,35 @@ class Checkpoint:
         return [int(name) for name in names if name.isdigit()]
 
 
-def oldest_unfinished_ms(settings: Settings) -> int | None:
-    """When the oldest micro-batch was planned that has not ended, epoch ms; None for none, or if that cannot be read.
+class Unfinished(NamedTuple):
+    """A micro-batch that has not ended: of which query, and when it was planned, epoch ms."""
 
-    Workers may have written files for it that nobody has committed. After a stop it runs again at the next start.
+    planned_ms: int
+    query: str
+
+
+def oldest_unfinished(settings: Settings) -> Unfinished | None:
+    """The oldest micro-batch that has not ended of a query that may run; None for none, or if that cannot be read.
+
+    Workers may have written files for it that nobody has committed. After a stop it runs again at the next start. A
+    query whose topic is not in the settings any more is off: its micro-batch never ends.
     """
     found = []
-    for name in TARGETS:
+    for name in filter(partial(_may_run, settings), TARGETS):
         # Unreadable: a start says so (`require_whole`); here it is as if nothing were under way.
         with suppress(OSError, ValueError):
             checkpoint = Checkpoint.of(settings, name)
             done = -1 if checkpoint.last_batch is None else checkpoint.last_batch
             begun = [batch for batch in checkpoint.planned_batches if batch > done]
-            found += [checkpoint.batch_time_ms(batch) for batch in begun]
+            found += [Unfinished(checkpoint.batch_time_ms(batch), name) for batch in begun]
     return min(found, default=None)
+
+
+def _may_run(settings: Settings, query: str) -> bool:
+    # What cannot be read here may well name a topic for the job.
+    with suppress(UserError):
+        return settings.kafka.has_log if query == LOG else bool(settings.kafka.jmx_topic)
+    return True
 
 
 _STATES = (0, 1)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
@@ -17,11 +17,12 @@ import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
 from kquota_spark.audit.past.closed import closed_through_ms, seconds_of
-from kquota_spark.checkpoints.checkpoints import oldest_unfinished_ms
+from kquota_spark.checkpoints.checkpoints import oldest_unfinished
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.schema.tables import AGREEMENT, DECISIONS, TABLES, USAGE
 from kquota_spark.store.durable import sync_commit
+from kquota_spark.store.reading import utc_text
 from kquota_spark.store.storage import (
     OvertakenError,
     delta_errors,
@@ -72,7 +73,7 @@ def maintain(
         raise UserError(f"nothing to maintain: no second under {settings.tables} has been judged yet")
     if not is_dry_run:
         _roll_up(settings, closed, roll_ups)
-    hours = _file_hours(settings, now_ms)
+    hours, kept_for = _file_hours(settings, now_ms)
     for name in _DATED:
         table = _open(settings, name)
         if table is None or table.version() == 0:
@@ -81,7 +82,7 @@ def maintain(
             first_kept = min(closed, _first_kept(settings, name, now_ms))
             yield from _expired(table, name, first_kept, is_dry_run)
             yield from _compacted(table, name, first_kept, closed, is_dry_run)
-            yield _vacuumed(table, name, hours, is_dry_run)
+            yield replace(_vacuumed(table, name, hours, is_dry_run), note=kept_for)
 
 
 def _closed(settings: Settings) -> date | None:
@@ -156,13 +157,20 @@ def _compacted(
                 yield Step(name, "compact", day.isoformat(), made["numFilesRemoved"], into)
 
 
-def _file_hours(settings: Settings, now_ms: int) -> int:
-    """How old a file must be to be removed: as the settings say, and never of a micro-batch that has not ended."""
-    kept_ms, planned_ms = int(settings.maintain.file_retention), oldest_unfinished_ms(settings)
-    if planned_ms is not None:
+def _file_hours(settings: Settings, now_ms: int) -> tuple[int, str]:
+    """How old a file must be to be removed: as the settings say, and never of a micro-batch that has not ended.
+
+    And which checkpoint keeps files longer than the settings say; empty for none.
+    """
+    kept_ms, unfinished, note = int(settings.maintain.file_retention), oldest_unfinished(settings), ""
+    if unfinished is not None:
         # The clocks of this host, of the driver and of the store may differ.
-        kept_ms = max(kept_ms, now_ms - planned_ms + _HOUR_MS)
-    return -(-kept_ms // _HOUR_MS)
+        needed_ms = now_ms - unfinished.planned_ms + _HOUR_MS
+        if needed_ms > kept_ms:
+            where, since = place_of(settings.checkpoints, unfinished.query), utc_text(unfinished.planned_ms)
+            kept_ms = needed_ms
+            note = f"those since {since} stay: {where} has a micro-batch that has not ended"
+    return -(-kept_ms // _HOUR_MS), note
 
 
 def _vacuumed(table: DeltaTable, name: str, hours: int, is_dry_run: bool) -> Step:

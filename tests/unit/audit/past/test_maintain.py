@@ -13,7 +13,8 @@ import pytest
 from deltalake import DeltaTable
 
 from kquota_spark.audit.past.maintain import Step, maintain
-from kquota_spark.config.settings import Duration, Maintain, Settings
+from kquota_spark.config.loader import load_settings
+from kquota_spark.config.settings import Duration, Kafka, Maintain, Settings
 from kquota_spark.errors import UserError
 from kquota_spark.schema.tables import DECISIONS
 from kquota_spark.store.commits import BatchCommits, MicroBatch
@@ -145,9 +146,9 @@ def test_what_a_killed_job_wrote_and_never_committed_goes_when_it_is_old(tmp_pat
     assert _table(settings, "decisions").to_pyarrow_table() == before
 
 
-def _planned(settings: Settings, batch: int, time_ms: int) -> None:
+def _planned(settings: Settings, batch: int, time_ms: int, query: str = "log") -> None:
     """A micro-batch that Spark has planned and not ended."""
-    offsets = Path(settings.checkpoints) / "log" / "offsets"
+    offsets = Path(settings.checkpoints) / query / "offsets"
     offsets.mkdir(parents=True, exist_ok=True)
     (offsets / str(batch)).write_text(f'v1\n{{"batchTimestampMs":{time_ms}}}\n{{}}\n', "utf-8")
 
@@ -178,6 +179,34 @@ def test_a_part_of_the_micro_batch_under_way_is_there_when_it_is_committed(tmp_p
     assert query(settings, ["decisions"], "select broker_id from decisions where broker_id > 6").rows == [
         (7,)
     ]
+
+
+def test_a_query_that_was_switched_off_in_a_micro_batch_keeps_no_files(tmp_path: Path) -> None:
+    settings = _settings(tmp_path, file_retention=Duration(DAY_MS))
+    _two_files_a_day(tmp_path, 1)
+    now_ms = time.time_ns() // 1_000_000
+    _planned(settings, 7, now_ms - 30 * 3_600_000, "jmx")
+    (orphan,) = written(settings, decision(event_date=_day(0)))
+    path = Path(settings.tables) / "decisions" / orphan.path
+    _aged(path, 29)
+    with_jmx = settings.changed(kafka=Kafka(jmx_topic="jmx"))
+    notes = {
+        step.note for step in maintain(with_jmx, now_ms, is_dry_run=True) if step.action == "remove files"
+    }
+    since = datetime.fromtimestamp(now_ms // 1_000 - 30 * 3_600, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    assert notes == {
+        f"those since {since} stay: {settings.checkpoints}/jmx has a micro-batch that has not ended"
+    }
+    list(maintain(with_jmx, now_ms, is_dry_run=False))
+    assert path.exists()
+    # A setting that cannot be read may mean that it is on.
+    unset = tmp_path / "kquota.yaml"
+    unset.write_text("kafka: {jmx_topic: '${KQUOTA_NO_TOPIC}'}\n", "utf-8")
+    list(maintain(settings.changed(kafka=load_settings(unset).kafka), now_ms, is_dry_run=False))
+    assert path.exists()
+    steps = list(maintain(settings, now_ms, is_dry_run=False))
+    assert {step.note for step in steps if step.action == "remove files"} == {""}
+    assert not path.exists()
 
 
 @pytest.mark.parametrize("is_damaged", [False, True])
