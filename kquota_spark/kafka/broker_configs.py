@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import asdict, fields
 from typing import Any
 
@@ -32,6 +32,8 @@ class BrokerConfigs(Polling):
         self._settings = settings
         self._clock_ms = clock_ms
         self._said: set[str] = set()
+        self._answered: dict[int | None, dt.datetime] = {}
+        """When each broker last answered; `broker_configs` does not say that it told the same again."""
         super().__init__("asking the brokers", settings.broker.ask_interval, self._ask_again)
 
     def ask(self) -> list[Check]:
@@ -73,9 +75,11 @@ class BrokerConfigs(Polling):
         evidence = f"the brokers of {self._settings.cluster_id} could not be asked ({reason})"
         return [warn(_WHAT, evidence, f"{used}; compare them with the brokers' server.properties")]
 
-    def _write(self, found: Iterable[BrokerConfig]) -> None:
+    def _write(self, found: Collection[BrokerConfig]) -> None:
         with delta_errors(f"{self._settings.tables}: {BROKER_CONFIGS.name} cannot be written"):
-            _record(self._settings, list(found), self._clock_ms())
+            now = dt.datetime.fromtimestamp(self._clock_ms() / 1_000, dt.UTC)
+            _record(self._settings, list(found), now, self._answered)
+        self._answered |= {config.broker_id: now for config in found}
 
 
 def asked_brokers(settings: Settings) -> list[BrokerConfig]:
@@ -148,10 +152,16 @@ def _restarted_at(settings: Settings, broker_id: int | None, after: dt.datetime)
     return max((row["to_time"] for row in rows if row["to_time"] > after), default=None)
 
 
-def _record(settings: Settings, found: list[BrokerConfig], now_ms: int) -> None:
+def _record(
+    settings: Settings,
+    found: list[BrokerConfig],
+    now: dt.datetime,
+    answered: Mapping[int | None, dt.datetime],
+) -> None:
     """Write the table if a broker says something else than before; one that is away keeps what it said.
 
-    A broker takes other settings only at its start. So they hold since its last restart, if its log has shown one.
+    A broker takes other settings only at its start. So they hold since its last restart, if its log has shown one after
+    the broker last answered. Where nobody knows that, they hold from now on.
     """
     import pyarrow as pa
     from deltalake import write_deltalake
@@ -160,7 +170,6 @@ def _record(settings: Settings, found: list[BrokerConfig], now_ms: int) -> None:
     from kquota_spark.store.durable import sync_commit
 
     create_table(settings, BROKER_CONFIGS)
-    now = pa.scalar(now_ms * 1_000, pa.timestamp("us", tz="UTC")).as_py()
     rows = _rows(settings)
     is_changed = False
     for config in found:
@@ -172,9 +181,10 @@ def _record(settings: Settings, found: list[BrokerConfig], now_ms: int) -> None:
         is_changed = True
         begun: Any = now
         if last is not None:
-            begun = (
-                _restarted_at(settings, config.broker_id, last["valid_from"] or last["observed_at"]) or now
-            )
+            # Another process may have written the row, and so was answered too.
+            if config.broker_id in answered:
+                after = max(answered[config.broker_id], last["observed_at"])
+                begun = _restarted_at(settings, config.broker_id, after) or now
             last["valid_to"] = begun
         told |= {
             "cluster_id": settings.cluster_id,

@@ -150,6 +150,41 @@ def test_other_settings_hold_since_the_restart_of_which_the_log_tells(
     assert found == {(None, 5_000, 5), (5_000, 12_000, 30), (12_000, None, 5)}
 
 
+def test_a_restart_after_which_a_broker_told_the_old_settings_did_not_bring_the_new_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tells_30 = BrokerConfig(1, "4.1", IBP, "kraft", 30, 1)
+    answers = [[TELLS_5], [TELLS_5], [tells_30], [TELLS_5], [tells_30]]
+    monkeypatch.setattr("kquota_spark.kafka.broker_configs.asked_brokers", lambda _: answers.pop(0))
+    settings = Settings(cluster_id="demo", tables=str(tmp_path))
+    create_tables(settings)
+    gap = {"cluster_id": "demo", "broker_id": 1, "from_time": at(2_000), "reason": BROKER_RESTART}
+    clock = iter((1_000, 4_000, 9_000, 12_000, 15_000))
+    brokers = BrokerConfigs(settings, lambda: next(clock))
+    brokers.ask()
+    write_table(tmp_path, "log_gaps", {**gap, "to_time": at(3_000)})
+    brokers.ask()  # at 4,000 it told the same as at 1,000
+    brokers.ask()
+    periods = [(None, 9_000, 5), (9_000, None, 30)]
+    assert stretches_of(tmp_path) == periods
+    # Another driver does not know what the broker told before it came: at 10,500 perhaps 30.
+    write_table(tmp_path, "log_gaps", {**gap, "to_time": at(10_000)})
+    anew = BrokerConfigs(settings, lambda: next(clock))
+    anew.ask()
+    periods = [(None, 9_000, 5), (9_000, 12_000, 30), (12_000, None, 5)]
+    assert stretches_of(tmp_path) == periods
+    # The first driver again, which did not see the row of 12,000: that row is an answer too.
+    brokers.ask()
+    periods = [(None, 9_000, 5), (9_000, 12_000, 30), (12_000, 15_000, 5), (15_000, None, 30)]
+    assert stretches_of(tmp_path) == periods
+
+
+def stretches_of(root: Path) -> list[tuple[int | None, int | None, int]]:
+    """From, to and windows of each row, in order of time."""
+    rows = [(row["valid_from"], row["valid_to"], row["quota_window_num"]) for row in read_rows(root)]
+    return sorted(rows, key=lambda row: row[0] or 0)
+
+
 def at(time_ms: int) -> dt.datetime:
     return dt.datetime.fromtimestamp(time_ms / 1_000, dt.UTC)
 
