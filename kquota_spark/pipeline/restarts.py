@@ -6,6 +6,7 @@ no young request on a connection 0.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import Any
 
 import numpy as np
@@ -40,16 +41,30 @@ def broker_lines(requests: pa.RecordBatch) -> list[BrokerLines]:
     rows = requests.select(_NEEDED).filter(
         (pc.field("kind") == "request") & ~pc.field("is_out_of_time") & ~pc.field("is_forwarded")
     )
-    found = []
-    brokers: list[Any] = rows["broker_id"].unique().to_pylist()
-    for broker_id in brokers:
-        own = rows if len(brokers) == 1 else rows.filter(pc.field("broker_id") == broker_id)
-        is_young = pc.field("correlation_id") <= NEW_CORRELATION_ID
-        young: list[Any] = own.filter(is_young)["connection"].unique().to_pylist()
-        signs = _signs(own) if any(map(is_first, young)) else []
-        later = _later(own["connection"])
-        found.append(BrokerLines(broker_id, pc.max(own["record_time_ms"]).as_py(), later, signs))
-    return found
+    # In one pass: a batch may have lines of hundreds of brokers.
+    by_connection = pa.Table.from_batches([rows]).group_by(["broker_id", "connection"], use_threads=False)
+    found = by_connection.aggregate([("record_time_ms", "max"), ("correlation_id", "min")])
+    columns = ("broker_id", "connection", "record_time_ms_max", "correlation_id_min")
+    newest_ms: dict[int, int] = {}
+    later: dict[int, set[str]] = defaultdict(set)
+    may_start = set[int]()
+    for broker_id, connection, of_connection_ms, least in zip(
+        *(found[name].to_pylist() for name in columns), strict=True
+    ):
+        newest_ms[broker_id] = max(newest_ms.get(broker_id, of_connection_ms), of_connection_ms)
+        if not is_first(connection):
+            later[broker_id].add(listener_of(connection))
+        elif least <= NEW_CORRELATION_ID:
+            may_start.add(broker_id)
+    return [
+        BrokerLines(
+            broker_id,
+            of_broker_ms,
+            sorted(later[broker_id]),
+            _signs(rows.filter(pc.field("broker_id") == broker_id)) if broker_id in may_start else [],
+        )
+        for broker_id, of_broker_ms in newest_ms.items()
+    ]
 
 
 def _later(connections: Any) -> list[str]:

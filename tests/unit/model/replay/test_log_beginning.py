@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
+import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from kquota_spark.formats.quota_files.quota_file import read_quota_file
@@ -209,6 +211,34 @@ def test_a_client_cannot_imitate_a_restart_beside_others() -> None:
 def test_a_copy_of_a_forwarded_request_tells_nothing() -> None:
     forwarded = [request_at(*line)._replace(is_forwarded=True) for line in ANEW]
     assert broker_lines(request_batch(1, forwarded)) == []
+
+
+def test_looking_for_restarts_costs_no_more_where_the_lines_are_of_many_brokers() -> None:
+    def calls(brokers: int) -> int:
+        """How many functions are called for 600 lines of 300 connections."""
+        rows = pa.Table.from_batches(
+            [request_batch(1, [request_at(n, 900, f"{n % 300}-7") for n in range(600)])]
+        )
+        of_brokers = pa.array([n % 300 % brokers for n in range(600)], pa.int32())
+        (batch,) = rows.set_column(
+            rows.schema.get_field_index("broker_id"), "broker_id", of_brokers
+        ).to_batches()
+        counted = 0
+
+        def count(_frame: object, event: str, _argument: object) -> None:
+            nonlocal counted
+            counted += event in ("call", "c_call")
+
+        sys.setprofile(count)
+        try:
+            told = broker_lines(batch)
+        finally:
+            sys.setprofile(None)
+        assert sorted(lines.broker_id for lines in told) == list(range(brokers))
+        return counted
+
+    # Each broker has a result of its own, and a start of none is looked for.
+    assert calls(300) < 4 * calls(1)
 
 
 def test_after_a_restart_nothing_is_certain_until_no_ring_holds_what_came_before(tmp_path: Path) -> None:
