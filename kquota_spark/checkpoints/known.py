@@ -261,7 +261,7 @@ class KnownLoader(_Loader):
             self._kept("windows", [configs], lambda: self._windows(configs.rows)),
             self._kept("gaps", [gaps], lambda: gaps_by_broker(gaps.rows)),
             bool(self._settings.quotas.callback),
-            frozenset(row["broker_id"] for row in gaps.rows if row["reason"] in (MID_STREAM, BROKER_START)),
+            self._kept("begun", [gaps], lambda: begun_brokers(gaps.rows)),
         )
 
     def _governor(self, rules: _WatchedRules, leaders: _Watched | None = None) -> Governor:
@@ -298,6 +298,11 @@ class LimitsLoader(_Loader):
         # With a callback the limits are its own, and nobody can ask it for a bucket. It has no say in those of ips.
         has_callback = bool(self._settings.quotas.callback)
         return RuleGovernor(RuleBook() if has_callback else book, static_defaults(self._settings))
+
+
+def begun_brokers(rows: Iterable[Row]) -> frozenset[int]:
+    """Brokers of which rows of `log_gaps` say how their logs begin."""
+    return frozenset(row["broker_id"] for row in rows if row["reason"] in (MID_STREAM, BROKER_START))
 
 
 def gaps_by_broker(rows: Iterable[Row]) -> dict[int, list[Gap]]:

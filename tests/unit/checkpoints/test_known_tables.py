@@ -116,6 +116,11 @@ def test_windows_and_gaps_come_from_their_tables_as_soon_as_they_are_there(setti
     assert known.windows.at(1, T0_MS + 9_999) == RateConfig()
     missing = (T0_MS + 2_000, T0_MS + 4_000)
     assert known.gaps == {1: [missing], CONTROLLER_ID: [missing]}
+    assert known.begun == {1, 2}
+    # A task looks through no gap that one before it has seen.
+    again = KnownLoader(settings)()
+    assert again.gaps is known.gaps
+    assert again.begun is known.begun
 
 
 def test_without_quotas_nothing_is_judged(settings: Settings) -> None:
