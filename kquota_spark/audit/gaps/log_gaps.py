@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from itertools import groupby
 from operator import attrgetter
 from typing import NamedTuple, Protocol
@@ -20,6 +21,7 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.config.windows import rate_config
 from kquota_spark.errors import UserError
 from kquota_spark.model.replay.log_beginning import (
+    CUT_MS,
     MOST_LINES,
     WITHIN_MS,
     BrokerLines,
@@ -42,7 +44,14 @@ from kquota_spark.store.durable import sync_commit
 from kquota_spark.store.following import DeltaCommits, NewCommits
 from kquota_spark.store.reading import Tables, open_tables
 from kquota_spark.store.rows import arrow_rows, rows_in_ms
-from kquota_spark.store.storage import arrow_files, committed, delta_errors, delta_table, place_of
+from kquota_spark.store.storage import (
+    OvertakenError,
+    arrow_files,
+    committed,
+    delta_errors,
+    delta_table,
+    place_of,
+)
 
 _TOLD = """
 select distinct broker_id, log_time_ms, record_time_ms from requests
@@ -55,6 +64,9 @@ _CUT = """
 select distinct broker_id, log_time_ms from requests
 where kind = 'unreadable' and log_time_ms is not null and api_key is null and broker_id is not null
   and cluster_id = $1 and not is_out_of_time
+  and (broker_id, log_time_ms // $2 * $2) not in (
+    select (broker_id, epoch_ms(from_time)) from log_gaps where cluster_id = $1 and reason = $3
+  )
 """
 _UNBEGUN = """
 select 1 from requests where cluster_id = $1 and kind = 'request' and not is_out_of_time and broker_id not in (
@@ -84,6 +96,8 @@ _NOTED_EVERY = 50
 """Micro-batches: so few commits of `requests`, at most, a start has to look through."""
 _BEGINNINGS = (MID_STREAM, BROKER_START)
 _ATTEMPTS = 5
+_MOST_FILES = 50
+"""Of `log_gaps`: it gets one with each new gap, and all are read whenever something may be new."""
 
 
 _newest_ms = attrgetter("newest_ms")
@@ -141,16 +155,33 @@ def _written(settings: Settings, gaps: list[LogGap]) -> list[LogGap]:
         return new
 
     with delta_errors(f"{path}: cannot be written"):
-        return committed(append, _ATTEMPTS)
+        new = committed(append, _ATTEMPTS)
+    if new:
+        _compact(settings)
+    return new
+
+
+def _compact(settings: Settings) -> None:
+    """Put the files of `log_gaps` together if they are many, unless another driver does.
+
+    Rows are written anew: of two of deltalake's own compactions at the same time it takes both, and each row twice.
+    """
+    path = place_of(settings.tables, LOG_GAPS.name)
+    with suppress(OvertakenError), delta_errors(f"{path}: its files cannot be put together"):
+        table = delta_table(settings, LOG_GAPS.name)
+        if len(table.file_uris()) > _MOST_FILES:
+            rows = table.to_pyarrow_table(filesystem=arrow_files(table))
+            write_deltalake(table, rows, mode="overwrite")
+            sync_commit(table)
 
 
 def _not_in(table: DeltaTable, cluster_id: str, gaps: list[LogGap]) -> list[LogGap]:
     """Those that a version of the table does not have; a log has one beginning."""
-    known = [
+    known = {
         LogGap(row["broker_id"], row["from_time"], row["to_time"], row["reason"])
         for row in rows_in_ms(table.to_pyarrow_dataset(filesystem=arrow_files(table)).to_table())
         if row["cluster_id"] == cluster_id
-    ]
+    }
     begun = {gap.broker_id for gap in known if gap.reason in _BEGINNINGS}
     return [
         gap
@@ -276,7 +307,7 @@ def _in_rows(settings: Settings, unseen: Unseen) -> list[LogGap]:
 
 def _cuts(settings: Settings, tables: Tables) -> list[LogGap]:
     """Gaps of lines of which it is not known whose they are."""
-    rows = tables.query(_CUT, [settings.cluster_id]).rows
+    rows = tables.query(_CUT, [settings.cluster_id, CUT_MS, CUT_LINE]).rows
     return sorted({LogGap(broker_id, *cut_gap(log_time_ms), CUT_LINE) for broker_id, log_time_ms in rows})
 
 

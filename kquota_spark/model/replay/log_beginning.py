@@ -28,7 +28,8 @@ NEW_CORRELATION_ID = 4
 
 PAUSE_MS = 1_000
 """A broker takes longer to start."""
-_CUT_MS = 10_000
+CUT_MS = 10_000
+"""Length of the gaps of lines that were cut."""
 
 
 def cut_gap(log_time_ms: int) -> tuple[int, int]:
@@ -36,8 +37,8 @@ def cut_gap(log_time_ms: int) -> tuple[int, int]:
 
     Many such lines leave few gaps: one in ten seconds.
     """
-    from_ms = log_time_ms // _CUT_MS * _CUT_MS
-    return from_ms, from_ms + _CUT_MS
+    from_ms = log_time_ms // CUT_MS * CUT_MS
+    return from_ms, from_ms + CUT_MS
 
 
 class FirstLine(NamedTuple):

@@ -7,16 +7,25 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
-from kquota_spark.audit.gaps import lost_offsets
+from kquota_spark.audit.gaps import log_gaps, lost_offsets
 from kquota_spark.audit.gaps.log_gaps import GapWatch, record_gaps
 from kquota_spark.config.settings import Settings
-from kquota_spark.schema.gap_tables import EXPIRED_UNREAD, MID_STREAM, SHIPPER_LOST_LINES
+from kquota_spark.schema.gap_tables import CUT_LINE, EXPIRED_UNREAD, MID_STREAM, SHIPPER_LOST_LINES
 from kquota_spark.store.reading import Tables
+from kquota_spark.store.rows import rows_in_ms
 from tests.support.tables.recorded_gaps import Told, settings_at, stored
-from tests.support.tables.table_rows import T0_MS, heartbeat, request, write_table
+from tests.support.tables.table_rows import (
+    T0_MS,
+    heartbeat,
+    request,
+    second,
+    unreadable,
+    write_table,
+)
 from tests.unit.audit.gaps.test_notes import ran
 
 
@@ -158,6 +167,80 @@ def test_the_job_notes_how_far_it_has_looked_without_being_asked(
     record_gaps(settings)
     # The first one brought a new broker, and each 50th after it is a reason by itself: 50, and 100.
     assert opened == []
+
+
+def cut(settings: Settings, at_ms: int) -> None:
+    """A line of broker 1 of which it is not known whose it is."""
+    row = {
+        **unreadable(0, "cut off"),
+        "broker_id": 1,
+        "log_time_ms": T0_MS + at_ms,
+        "record_time_ms": T0_MS + at_ms,
+    }
+    write_table(Path(settings.tables), "requests", row)
+
+
+def test_of_a_cut_line_in_a_gap_that_is_known_the_gaps_are_not_read_again(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[int] = []
+
+    def rows_read(table: pa.Table) -> list[dict[str, Any]]:
+        rows = rows_in_ms(table)
+        read.append(len(rows))
+        return rows
+
+    monkeypatch.setattr(log_gaps, "rows_in_ms", rows_read)
+    for at_ms in (0, 9_999, 10_000, 10_001):
+        cut(settings, at_ms)
+        record_gaps(settings)
+    assert stored(settings) == [(1, 0, 10_000, CUT_LINE), (1, 10_000, 20_000, CUT_LINE)]
+    # For the first gap there was nothing to read, for the second the first one.
+    assert read == [0, 1]
+
+
+def test_gaps_that_came_one_by_one_are_put_together_to_one_file(settings: Settings) -> None:
+    for number in range(50):
+        moment = second(10 * number)
+        gap_row = {"cluster_id": "other", "broker_id": 1, "from_time": moment, "to_time": moment}
+        write_table(Path(settings.tables), "log_gaps", {**gap_row, "reason": CUT_LINE})
+    files = []
+    for at_ms in (0, 10_000, 20_000):
+        cut(settings, at_ms)
+        record_gaps(settings)
+        files.append(len(DeltaTable(f"{settings.tables}/log_gaps").file_uris()))
+    # 51 are too many.
+    assert files == [1, 2, 3]
+    assert [row for row in stored(settings) if row[2] % 10_000 == 0 and row[1] != row[2]] == [
+        (1, 0, 10_000, CUT_LINE),
+        (1, 10_000, 20_000, CUT_LINE),
+        (1, 20_000, 30_000, CUT_LINE),
+    ]
+    assert len(stored(settings)) == 53
+
+
+def test_another_driver_that_puts_the_gaps_together_first_does_not_stop_this_one(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_gaps, "_MOST_FILES", 1)
+    cut(settings, 0)
+    record_gaps(settings)
+    cut(settings, 10_000)
+    write, others = write_deltalake, list[int]()
+
+    def comes_second(table: DeltaTable, rows: pa.Table, *, mode: Any, **options: Any) -> None:
+        if mode == "overwrite" and not others:
+            others.append(0)
+            log_gaps._compact(settings)
+            others[0] = len(DeltaTable(f"{settings.tables}/log_gaps").file_uris())
+        write(table, rows, mode=mode, **options)
+
+    monkeypatch.setattr(log_gaps, "write_deltalake", comes_second)
+    assert record_gaps(settings) == [
+        "lines of broker 1 were cut: verdicts around them are uncertain (log_gaps)"
+    ]
+    assert others == [1]
+    assert stored(settings) == [(1, 0, 10_000, CUT_LINE), (1, 10_000, 20_000, CUT_LINE)]
 
 
 def test_markers_of_transactions_are_no_expired_lines(
