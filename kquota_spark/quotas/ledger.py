@@ -225,6 +225,35 @@ def mended(changes: Sequence[QuotaChange], now_ms: int, look_ms: int) -> list[Qu
     return found
 
 
+def timed_alike_ahead(
+    changes: Sequence[QuotaChange], observed_ms: Sequence[int], now_ms: int
+) -> QuotaChange | None:
+    """An edit of a time that has not come yet, though our clock once said with ZooKeeper's that it had: ours is behind.
+
+    Args:
+        changes: all that is recorded.
+        observed_ms: when each of them was seen, by our clock.
+        now_ms: our clock.
+
+    Returns:
+        None if there is no such edit: whatever is ahead of our clock had its time from one clock alone.
+    """
+    own_ms: dict[AnyEntity, int] = {}
+    seen = sorted(
+        zip(changes, observed_ms, strict=True),
+        key=lambda each: (each[0].changed_at_ms, each[0].version, each[0].value is None),
+    )
+    for change, seen_ms in seen:
+        # The time of a deletion is ours. An edit at the same time, or 1 ms later, may have been moved behind it.
+        is_moved = change.changed_at_ms <= own_ms.get(change.entity, BEGINNING_MS) + 1
+        is_timed = change.value is not None and change.changed_before_ms is None
+        if not is_timed or is_moved or is_ahead(change.changed_at_ms, seen_ms):
+            own_ms[change.entity] = change.changed_at_ms
+        elif is_ahead(change.changed_at_ms, now_ms):
+            return change
+    return None
+
+
 def _is_same(value: float | None, previous: float | None) -> bool:
     """Equal, where NaN (which a percentage can be) equals itself."""
     if value is None or previous is None:

@@ -15,7 +15,7 @@ from kquota_spark.formats.quota_files.quota_file import read_quotas
 from kquota_spark.model.quotas.rules import BEGINNING_MS, END_MS, is_ahead
 from kquota_spark.process.clock import now_ms
 from kquota_spark.quotas.leaders import LeaderWatcher
-from kquota_spark.quotas.ledger import NAME_LIMIT, Edits, Ledger, mended
+from kquota_spark.quotas.ledger import NAME_LIMIT, Edits, Ledger, mended, timed_alike_ahead
 from kquota_spark.quotas.watched_sources import AdminSource, Answer, WatchedSource, ZooKeeperSource
 from kquota_spark.store.rules_tables import RulesTables
 from kquota_spark.store.storage import delta_errors, storage_options
@@ -128,6 +128,8 @@ class Watcher:
         tables, now = self._tables, self._clock_ms()
         if not is_ahead(tables.newest_edit_ms, now):
             return False
+        if not self._settings.quotas.accept_mass_removal:
+            _require_own_clock(tables, now)
         look_ms = max((look for look in self._looks_ms if look <= now), default=BEGINNING_MS)
         changes = mended(tables.changes, now, look_ms)
         with self._writing():
@@ -150,7 +152,7 @@ class Watcher:
         except UnreachableError as error:
             if tables.known_through_ms is None:
                 raise
-            through = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(tables.known_through_ms / 1_000))
+            through = _utc(tables.known_through_ms)
             _log.warning("%s; continuing with the quotas known through %s, marked as stale", error, through)
         self.is_stale = found is None
         return found or Answer()
@@ -216,3 +218,23 @@ def with_look(looks_ms: Sequence[int], look_ms: int) -> list[int]:
     if last <= look_ms <= last + _PAUSE_MS:
         return [*before, look_ms]
     return [*looks_ms, look_ms][-_MOST_LOOKS:]
+
+
+def _require_own_clock(tables: RulesTables, now_ms: int) -> None:
+    """Check that no edit that two clocks timed alike is ahead: its time is right, and must not be replaced.
+
+    Raises:
+        UserError: one is.
+    """
+    edit = timed_alike_ahead(tables.changes, tables.observed_ms, now_ms)
+    if edit is not None:
+        entity = str(edit.entity)[:NAME_LIMIT]
+        raise UserError(
+            f"the clock of this machine is behind: it and ZooKeeper timed an edit of {entity} alike, "
+            f"{_utc(edit.changed_at_ms)}, which has not come yet: set it (NTP) and start again. If it is right, both "
+            "were ahead: start again with quotas.accept_mass_removal: true, or kquota watch --accept-removal"
+        )
+
+
+def _utc(time_ms: int) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(time_ms / 1_000))

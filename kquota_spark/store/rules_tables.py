@@ -90,9 +90,9 @@ class RulesTables:
         # A cluster that has moved from ZooKeeper to KRaft keeps its past.
         sources = ["zookeeper", "admin"] if source == "admin" else [source]
         self._of_source = [("cluster_id", "=", cluster_id), ("source", "in", sources)]
-        self.changes, self.problems = self._read_changes()
+        self.changes, self.observed_ms, self.problems = self._read_changes()
         self.newest_edit_ms = _newest_ms(self.changes)
-        """The latest time that an edit is recorded with, epoch ms."""
+        """The latest time that an edit is recorded with, epoch ms; `observed_ms` is when each one was seen."""
         self.known_through_ms = self._read_known_through(now_ms)
         self._edited: set[AnyEntity] | None = None
         """Entities whose rules have not been written yet; None before the first time: all of them."""
@@ -113,6 +113,7 @@ class RulesTables:
 
         committed(write, _COMMIT_ATTEMPTS)
         self.changes.extend(changes)
+        self.observed_ms.extend([observed_at_ms] * len(changes))
         self.newest_edit_ms = max(self.newest_edit_ms, _newest_ms(changes))
         if self._edited is not None:
             self._edited.update(change.entity for change in changes)
@@ -216,7 +217,7 @@ class RulesTables:
         told: Mapping[str, tuple[int, str]] = {}
         if not is_first:
             self._changes_table = self._opened(self._changes_table)
-            found, told = self._read_changes()
+            found, _, told = self._read_changes()
             recorded.update(found)
         edits = [self._change_row(change, at_ms) for change in changes if change not in recorded]
         return edits + [
@@ -240,17 +241,20 @@ class RulesTables:
     def _opened(self, table: DeltaTable) -> DeltaTable:
         return DeltaTable(table.table_uri, storage_options=self._storage)
 
-    def _read_changes(self) -> tuple[list[QuotaChange], dict[str, tuple[int, str]]]:
+    def _read_changes(self) -> tuple[list[QuotaChange], list[int], dict[str, tuple[int, str]]]:
         of_edit = ["value", "previous_value", "changed_at", "version", "changed_before"]
+        columns = ["entity", "key", *of_edit, "observed_at", "problem"]
         changes: list[QuotaChange] = []
+        observed_ms: list[int] = []
         problems: dict[str, tuple[int, str]] = {}
-        for row in _rows(self._changes_table, ["entity", "key", *of_edit, "problem"], self._of_source):
+        for row in _rows(self._changes_table, columns, self._of_source):
             if row["key"] is not None:
                 edited = parse_entity(row["entity"]), parse_key(row["key"])
                 changes.append(QuotaChange(*edited, *(row[name] for name in of_edit)))
+                observed_ms.append(row["observed_at"])
             elif row["version"] >= problems.get(row["entity"], (0, ""))[0]:
                 problems[row["entity"]] = (row["version"], row["problem"])
-        return changes, problems
+        return changes, observed_ms, problems
 
     def _read_known_through(self, now_ms: int) -> int | None:
         mine = [*source_filter(), *self._of_source]

@@ -1,8 +1,9 @@
-"""The auditor's own clock jumps ahead and comes back: what it wrote meanwhile switches nothing off."""
+"""The auditor's own clock jumps ahead and comes back, or is behind: that switches nothing off and loses no edit."""
 
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,11 +14,13 @@ import pytest
 from kquota_spark.config.settings import Duration, Quotas, Settings
 from kquota_spark.enforce.decision_messages import Heartbeat
 from kquota_spark.enforcement.decision_publisher import heartbeat
+from kquota_spark.errors import UserError
 from kquota_spark.formats.znodes.nodes import Node, QuotaPayload, View
 from kquota_spark.kafka.quota_admin import QuotaAdmin
 from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.quota_types import QuotaKey
 from kquota_spark.model.quotas.rules import END_MS, QuotaChange
+from kquota_spark.quotas import watched_sources
 from kquota_spark.quotas.ledger import Ledger
 from kquota_spark.quotas.stored import stored_rules
 from kquota_spark.quotas.watch import Watcher, with_look
@@ -205,6 +208,105 @@ def test_a_zookeeper_clock_that_differs_as_clocks_do_is_believed(monkeypatch: py
     answer = source.read()
     assert answer is not None
     assert answer.edits.changes == [QuotaChange(ALICE, RATE, 1.0, None, 6_001, 5)]
+
+
+class Kept:
+    """A watcher of a ZooKeeper in memory with one quota; the clock and the tree are set by the test."""
+
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now_ms, self.view = T0_MS, node(1e6, T0_MS - 1_000, 1)
+        tree = SimpleNamespace(
+            start=lambda: None, stop=lambda: None, read=lambda: self.view, changed=threading.Event()
+        )
+        monkeypatch.setattr(watched_sources, "QuotaTree", lambda quotas: tree)
+        # No thread: each look is one of the test.
+        monkeypatch.setattr(Watcher, "_run", lambda self, source: None)
+        quotas = Quotas(apply_lag=Duration(0))
+        self.settings = Settings(cluster_id="c", tables=str(root), quotas=quotas)
+        self.watcher = Watcher(self.settings, clock_ms=lambda: self.now_ms)
+
+    def start(self, now_ms: int, view: View, **quotas: Any) -> None:
+        """Another watcher that begins with this tree at this time of its clock."""
+        self.watcher.stop()
+        self.now_ms, self.view = now_ms, view
+        settings = self.settings.changed(quotas=self.settings.quotas.changed(**quotas))
+        self.watcher = Watcher(settings, clock_ms=lambda: self.now_ms)
+        self.watcher.start()
+
+    def look(self, now_ms: int, view: View) -> None:
+        """Let the watcher look at this tree at this time of its clock."""
+        self.now_ms, self.view = now_ms, view
+        self.watcher.look()
+
+    def rules(self) -> list[tuple[int, int | None, float | None, int | None]]:
+        """See `Polled.rules`."""
+        found = stored_rules(self.settings).stretches
+        return [
+            (rule.valid_from_ms, rule.valid_to_ms, rule.values.get(RATE), rule.certain_from_ms)
+            for rule in found
+        ]
+
+
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kept]:
+    made = Kept(tmp_path, monkeypatch)
+    made.watcher.start()
+    yield made
+    made.watcher.stop()
+
+
+HOUR_MS = 3_600_000
+FIRST, SECOND = node(1e6, T0_MS - 1_000, 1), node(2e6, T0_MS + HOUR_MS, 2)
+TWO_STRETCHES = [
+    (0, T0_MS - 1_000, None, None),
+    (T0_MS - 1_000, T0_MS + HOUR_MS, 1e6, None),
+    (T0_MS + HOUR_MS, None, 2e6, None),
+]
+IS_BEHIND = (
+    "the clock of this machine is behind: it and ZooKeeper timed an edit of users/alice alike, 2026-11-21 06:40:00 "
+    "UTC, which has not come yet: set it (NTP) and start again. If it is right, both were ahead: start again with "
+    "quotas.accept_mass_removal: true, or kquota watch --accept-removal"
+)
+
+
+def test_a_start_with_a_clock_behind_leaves_an_edit_as_zookeeper_timed_it(kept: Kept) -> None:
+    kept.look(T0_MS + HOUR_MS + 10, SECOND)
+    assert kept.rules() == TWO_STRETCHES
+    with pytest.raises(UserError) as said:
+        kept.start(T0_MS + 60_000, SECOND)
+    assert str(said.value) == IS_BEHIND
+    # The clock is set, and another run reads what is stored.
+    kept.start(T0_MS + 2 * HOUR_MS, SECOND)
+    assert kept.rules() == TWO_STRETCHES
+
+
+def test_a_clock_that_falls_behind_ends_the_watch_and_leaves_the_edits(kept: Kept) -> None:
+    kept.look(T0_MS + HOUR_MS + 10, SECOND)
+    with pytest.raises(UserError, match="the clock of this machine is behind"):
+        kept.look(T0_MS + 60_000, SECOND)
+    assert kept.rules() == TWO_STRETCHES
+
+
+def test_two_clocks_that_were_ahead_together_are_put_right_on_demand(kept: Kept) -> None:
+    kept.look(T0_MS + HOUR_MS + 10, SECOND)
+    kept.start(T0_MS + 60_000, SECOND, accept_mass_removal=True)
+    # Nobody remembers a look before: it came between the first edit and now.
+    assert kept.rules() == [
+        (0, T0_MS - 1_000, None, None),
+        (T0_MS - 1_000, None, 2e6, T0_MS + 60_000),
+    ]
+
+
+def test_an_edit_pushed_behind_a_deletion_by_a_clock_ahead_is_no_sign_of_a_clock_behind(kept: Kept) -> None:
+    kept.look(T0_MS + DAY_MS, View({}, {"users": 2}))
+    # ZooKeeper's clock is right, but nothing is older than the deletion, which our clock timed.
+    kept.look(T0_MS + DAY_MS + 1_000, node(2e6, T0_MS + 5_000, 3))
+    kept.look(T0_MS + 10_000, node(2e6, T0_MS + 5_000, 3))
+    assert kept.rules() == [
+        (0, T0_MS - 1_000, None, None),
+        (T0_MS - 1_000, T0_MS, 1e6, None),
+        (T0_MS, None, 2e6, T0_MS + 10_000),
+    ]
 
 
 def test_looks_are_kept_as_the_ends_of_what_was_looked_at_without_a_pause() -> None:
