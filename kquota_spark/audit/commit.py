@@ -24,6 +24,7 @@ from kquota_spark.checkpoints.pinned import Pins
 from kquota_spark.checkpoints.runs import Run
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
+from kquota_spark.process.clock import now_ms
 from kquota_spark.schema.tables import DECISIONS, REQUESTS, TABLES
 from kquota_spark.store.commits import BatchCommits, MicroBatch
 
@@ -59,7 +60,7 @@ class Sink:
         self._pins = Pins(settings, query)
         self._commits = {name: BatchCommits(settings, _DECLARED[name]) for name in TARGETS[query]}
         self._episodes = EpisodeFold(settings)
-        self.clock = OwnClock()
+        self.clock = OwnClock(say)
         self.gaps = GapWatch(settings, say) if query == LOG else None
 
     def commit(self, rows: DataFrame, number: int) -> None:
@@ -71,7 +72,7 @@ class Sink:
             raise UserError(
                 f"Spark gave no id of the query {self.query} to the thread that commits: unset PYSPARK_PIN_THREAD"
             )
-        batch = MicroBatch(query_id, number)
+        batch, begun_ms = MicroBatch(query_id, number), now_ms()
         self.require_newest()
         self._pins.pin(context, batch)
         reports = self._executed(rows)
@@ -96,7 +97,7 @@ class Sink:
         else:
             judged = judged_of(violated_seconds(decided), seconds_by_place(decided, "max"))
         self._episodes.fold(judged, batch)
-        self.clock.add(reports)
+        self.clock.add(reports, begun_ms)
         self._count(reports)
 
     def require_newest(self) -> None:

@@ -37,9 +37,9 @@ def report(heard: list[int], *ahead: int) -> TaskReport:
 def test_the_clock_is_behind_if_most_brokers_are_ahead(
     batches: list[list[TaskReport]], is_behind: bool
 ) -> None:
-    clock = OwnClock()
+    clock = OwnClock(print)
     for reports in batches:
-        clock.add(reports)
+        clock.add(reports, T0_MS)
     if not is_behind:
         clock.require()
         return
@@ -48,8 +48,8 @@ def test_the_clock_is_behind_if_most_brokers_are_ahead(
 
 
 def test_the_line_says_what_to_do() -> None:
-    clock = OwnClock()
-    clock.add([report([1, 2, 3], 1, 3)])
+    clock = OwnClock(print)
+    clock.add([report([1, 2, 3], 1, 3)], T0_MS)
     with pytest.raises(UserError) as said:
         clock.require()
     assert str(said.value) == (
@@ -57,6 +57,31 @@ def test_the_line_says_what_to_do() -> None:
         "again; lines that were set aside are judged by kquota restate --from '2026-11-21 05:40:00 UTC' "
         "--to '2026-11-21 05:40:03 UTC'"
     )
+
+
+def test_the_line_tells_of_all_that_was_set_aside_since() -> None:
+    clock = OwnClock(print)
+    clock.add([report([1], 1)], T0_MS)
+    later = Ahead(2, T0_MS + 60_000, T0_MS + 62_000)
+    clock.add([TaskReport("requests", [], {}, heard=[1, 2], ahead=[later])], T0_MS + 5_000)
+    with pytest.raises(UserError, match="--from '2026-11-21 05:40:00 UTC' --to '2026-11-21 05:41:03 UTC'"):
+        clock.require()
+
+
+def test_a_micro_batch_that_runs_again_when_the_clock_is_set_tells_what_it_set_aside() -> None:
+    said: list[str] = []
+    clock = OwnClock(said.append)
+    # Its time is that of its first attempt; the newest line is of T0 + 2 s.
+    clock.add([report([1, 2, 3], 1, 3)], T0_MS + 2_000)
+    clock.require()
+    (warning,) = said
+    assert warning == (
+        "warning: lines of broker 1, 3 were set aside while the clock of this machine was behind, or theirs ahead: "
+        "judge them by kquota restate --from '2026-11-21 05:40:00 UTC' --to '2026-11-21 05:40:03 UTC'"
+    )
+    # Those brokers have no vote left: one of three is ahead.
+    clock.add([report([2], 2)], T0_MS)
+    clock.require()
 
 
 def test_lines_ahead_of_their_messages_are_no_sign_of_this_clock() -> None:
