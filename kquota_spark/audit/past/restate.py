@@ -52,6 +52,8 @@ where cluster_id = ? and kind = 'left_out' and record_time_ms >= ? and record_ti
 _FIRST_DATE = "select min(event_date) from requests where cluster_id = ?"
 _REACHES_MS = (600_000, 86_400_000)
 """How far around the stretch buckets are looked at; the second only if some have not paused in the first."""
+_MOST_BEHIND_MS = 86_400_000
+"""A job whose clock is further behind has filed lines under days that a restatement does not read."""
 _PARTS = "path string, size bigint, event_date string, rows bigint, stats string, written_ms bigint"
 """`Part`, on its way from workers to the driver."""
 
@@ -130,9 +132,8 @@ def restate(session: SparkSession, settings: Settings, from_ms: int, to_ms: int,
     """Restate whole seconds; see `Restated` and `run_restate`."""
     # What a stretch needs in memory is read once; it is much smaller than the tables.
     stream = settings.stream
-    requests = _mine(session, settings, REQUESTS.name, from_ms, to_ms).where(
-        f"record_time_ms >= {from_ms} AND record_time_ms < {to_ms}"
-    )
+    mine = f"cluster_id = {sql_literal(settings.cluster_id)}"
+    requests = table(session, settings, REQUESTS.name).where(f"{mine} AND {requests_within(from_ms, to_ms)}")
     # The job's own clock may have been wrong when it read them.
     requests = requests.withColumn("is_out_of_time", F.expr(set_aside(clock_skew_ms(settings))))
     seconds = to_seconds(
@@ -189,6 +190,13 @@ def _tail_end_ms(settings: Settings, rejudged: DataFrame, reach: Reach) -> int:
     differs_until_ms = reach.to_ms if row is None or row[0] is None else int(row[0])
     at_least_ms = reach.to_ms + rate_config(settings).horizon_ms
     return max(reach.to_ms, min(max(differs_until_ms, at_least_ms), reach.tail_to_ms))
+
+
+def requests_within(from_ms: int, to_ms: int) -> str:
+    """SQL: rows of `requests` of a stretch, by the times of their lines."""
+    # A line is filed under the day of its reading if that is earlier. A clock may be behind across midnight.
+    dates = _dates(from_ms - _MOST_BEHIND_MS, to_ms)
+    return f"{dates} AND record_time_ms >= {from_ms} AND record_time_ms < {to_ms}"
 
 
 def _mine(session: SparkSession, settings: Settings, name: str, from_ms: int, to_ms: int) -> DataFrame:
