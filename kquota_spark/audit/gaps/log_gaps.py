@@ -21,6 +21,7 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.config.windows import rate_config
 from kquota_spark.errors import UserError
 from kquota_spark.model.replay.log_beginning import (
+    CUT_BEFORE_MS,
     CUT_MS,
     MOST_LINES,
     WITHIN_MS,
@@ -61,12 +62,13 @@ where kind = 'gap' and cluster_id = $1 and not {set_aside}
   ) order by all
 """
 _CUT = """
-select distinct broker_id, log_time_ms from requests
+select broker_id, min(log_time_ms) from requests
 where kind = 'unreadable' and log_time_ms is not null and api_key is null and broker_id is not null
-  and cluster_id = $1 and not is_out_of_time
-  and (broker_id, log_time_ms // $2 * $2) not in (
-    select (broker_id, epoch_ms(from_time)) from log_gaps where cluster_id = $1 and reason = $3
-  )
+  and cluster_id = $1 and not {set_aside} and not exists (
+    select 1 from log_gaps
+    where cluster_id = $1 and reason = $3 and log_gaps.broker_id = requests.broker_id
+      and epoch_ms(from_time) <= log_time_ms - $4 and log_time_ms < epoch_ms(to_time)
+  ) group by broker_id, log_time_ms // $2
 """
 _UNBEGUN = """
 select 1 from requests where cluster_id = $1 and kind = 'request' and not is_out_of_time and broker_id not in (
@@ -293,8 +295,7 @@ def _in_rows(settings: Settings, unseen: Unseen) -> list[LogGap]:
             tables.open(REQUESTS.name)
         else:
             tables.open_files(REQUESTS.name, unseen.paths)
-        told_sql = _TOLD.format(set_aside=set_aside(clock_skew_ms(settings)))
-        told = tables.query(told_sql, [settings.cluster_id]).rows
+        told = tables.query(_judged(settings, _TOLD), [settings.cluster_id]).rows
         found = [LogGap(broker_id, from_ms, to_ms, SHIPPER_LOST_LINES) for broker_id, from_ms, to_ms in told]
         found += _cuts(settings, tables)
         if tables.query(_UNBEGUN, [settings.cluster_id, MID_STREAM, BROKER_START]).rows:
@@ -305,10 +306,16 @@ def _in_rows(settings: Settings, unseen: Unseen) -> list[LogGap]:
         return found
 
 
+def _judged(settings: Settings, sql: str) -> str:
+    """With the lines that only the clock of this machine has set aside: `restate` judges them."""
+    return sql.format(set_aside=set_aside(clock_skew_ms(settings)))
+
+
 def _cuts(settings: Settings, tables: Tables) -> list[LogGap]:
     """Gaps of lines of which it is not known whose they are."""
-    rows = tables.query(_CUT, [settings.cluster_id, CUT_MS, CUT_LINE]).rows
-    return sorted({LogGap(broker_id, *cut_gap(log_time_ms), CUT_LINE) for broker_id, log_time_ms in rows})
+    asked = [settings.cluster_id, CUT_MS, CUT_LINE, CUT_BEFORE_MS]
+    rows = tables.query(_judged(settings, _CUT), asked).rows
+    return sorted(LogGap(broker_id, *cut_gap(log_time_ms), CUT_LINE) for broker_id, log_time_ms in rows)
 
 
 def _beginnings(settings: Settings, tables: Tables) -> list[LogGap]:

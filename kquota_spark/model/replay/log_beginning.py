@@ -28,17 +28,18 @@ NEW_CORRELATION_ID = 4
 
 PAUSE_MS = 1_000
 """A broker takes longer to start."""
-CUT_MS = 10_000
-"""Length of the gaps of lines that were cut."""
+CUT_MS, CUT_BEFORE_MS = 10_000, 1_000
+"""Longest gap of lines that were cut, and how long before its line a request may have been recorded."""
 
 
 def cut_gap(log_time_ms: int) -> tuple[int, int]:
     """The gap (epoch ms, the end exclusive) that a line leaves that was cut, so that nobody knows whose request it was.
 
-    Many such lines leave few gaps: one in ten seconds.
+    It begins shortly before the line: what came earlier may be judged already. It ends with the ten seconds of the
+    line, so that many such lines in order leave one gap in ten seconds, however they are cut into micro-batches.
     """
-    from_ms = log_time_ms // CUT_MS * CUT_MS
-    return from_ms, from_ms + CUT_MS
+    from_ms = log_time_ms // 1_000 * 1_000 - CUT_BEFORE_MS
+    return from_ms, (log_time_ms // CUT_MS + 1) * CUT_MS
 
 
 class FirstLine(NamedTuple):

@@ -194,7 +194,7 @@ def test_of_a_cut_line_in_a_gap_that_is_known_the_gaps_are_not_read_again(
     for at_ms in (0, 9_999, 10_000, 10_001):
         cut(settings, at_ms)
         record_gaps(settings)
-    assert stored(settings) == [(1, 0, 10_000, CUT_LINE), (1, 10_000, 20_000, CUT_LINE)]
+    assert stored(settings) == [(1, -1_000, 10_000, CUT_LINE), (1, 9_000, 20_000, CUT_LINE)]
     # For the first gap there was nothing to read, for the second the first one.
     assert read == [0, 1]
 
@@ -212,9 +212,9 @@ def test_gaps_that_came_one_by_one_are_put_together_to_one_file(settings: Settin
     # 51 are too many.
     assert files == [1, 2, 3]
     assert [row for row in stored(settings) if row[2] % 10_000 == 0 and row[1] != row[2]] == [
-        (1, 0, 10_000, CUT_LINE),
-        (1, 10_000, 20_000, CUT_LINE),
-        (1, 20_000, 30_000, CUT_LINE),
+        (1, -1_000, 10_000, CUT_LINE),
+        (1, 9_000, 20_000, CUT_LINE),
+        (1, 19_000, 30_000, CUT_LINE),
     ]
     assert len(stored(settings)) == 53
 
@@ -240,7 +240,7 @@ def test_another_driver_that_puts_the_gaps_together_first_does_not_stop_this_one
         "lines of broker 1 were cut: verdicts around them are uncertain (log_gaps)"
     ]
     assert others == [1]
-    assert stored(settings) == [(1, 0, 10_000, CUT_LINE), (1, 10_000, 20_000, CUT_LINE)]
+    assert stored(settings) == [(1, -1_000, 10_000, CUT_LINE), (1, 9_000, 20_000, CUT_LINE)]
 
 
 def test_markers_of_transactions_are_no_expired_lines(

@@ -131,7 +131,8 @@ def test_lines_that_were_cut_leave_a_gap_of_ten_seconds_each_recorded_once(tmp_p
         cut(1, 3_000),
         cut(1, 9_999),
         cut(1, 10_000),
-        cut(2, 0, is_out_of_time=True),
+        # Ahead of its message too; clocks differ by 3,500 ms at most.
+        cut(2, 0, is_out_of_time=True, kafka_timestamp_ms=T0_MS - 3_501),
         cut(2, 0, cluster_id="another"),
         # Of these it is known whose they are, and when this one was nobody knows.
         cut(2, 0, api_key=0, quota_type="produce"),
@@ -140,7 +141,8 @@ def test_lines_that_were_cut_leave_a_gap_of_ten_seconds_each_recorded_once(tmp_p
     assert record_gaps(settings) == [
         "lines of broker 1 were cut: verdicts around them are uncertain (log_gaps)"
     ]
-    assert stored(settings) == [(1, 0, 10_000, CUT_LINE), (1, 10_000, 20_000, CUT_LINE)]
+    # From a second before the first line of ten seconds to their end.
+    assert stored(settings) == [(1, 2_000, 10_000, CUT_LINE), (1, 9_000, 20_000, CUT_LINE)]
     write_table(tables, "requests", cut(1, 12_000))
     assert record_gaps(settings) == []
     said: list[str] = []
@@ -150,6 +152,24 @@ def test_lines_that_were_cut_leave_a_gap_of_ten_seconds_each_recorded_once(tmp_p
     assert said == []
     watch.follow([Told(counts={"cut": 1})], 1)
     assert said == ["lines of broker 3 were cut: verdicts around them are uncertain (log_gaps)"]
+
+
+def test_cut_lines_leave_the_same_gap_whatever_the_micro_batches(tmp_path: Path) -> None:
+    # A gap reaches back by a second only: seconds before it may be judged before the line is read.
+    for number, batches in enumerate(([(6_400, 8_000)], [(6_400,), (8_000,)])):
+        settings = settings_at(tmp_path / str(number))
+        for times_ms in batches:
+            write_table(Path(settings.tables), "requests", *(cut(1, at_ms) for at_ms in times_ms))
+            record_gaps(settings)
+        assert stored(settings) == [(1, 5_000, 10_000, CUT_LINE)]
+
+
+def test_a_cut_line_that_only_a_clock_behind_set_aside_leaves_its_gap(tmp_path: Path) -> None:
+    settings = settings_at(tmp_path)  # clocks differ by 3,500 ms at most
+    of_message = {"is_out_of_time": True, "kafka_timestamp_ms": T0_MS + 1_500}
+    write_table(Path(settings.tables), "requests", cut(1, 5_000, **of_message), cut(2, 5_001, **of_message))
+    record_gaps(settings)
+    assert stored(settings) == [(1, 4_000, 10_000, CUT_LINE)]
 
 
 def test_a_restart_of_a_broker_is_recorded_once_and_its_settings_are_asked_for(tmp_path: Path) -> None:
