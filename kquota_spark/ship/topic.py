@@ -190,6 +190,7 @@ class KafkaTopic:
 
     def _check(self, admin: AdminClient, timeout_s: float) -> None:
         """That the topic is there; a producer's own look would create it where brokers allow that."""
+
         def refused(reason: KafkaError) -> UserError:
             admin.poll(0)  # fetches what the connection complained about
             if reason.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
