@@ -6,7 +6,7 @@ import json
 import re
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -140,14 +140,21 @@ def oldest_unfinished(settings: Settings) -> Unfinished | None:
     Workers may have written files for it that nobody has committed. After a stop it runs again at the next start. A
     query whose topic is not in the settings any more is off: its micro-batch never ends.
     """
-    found = []
-    for name in filter(partial(_may_run, settings), TARGETS):
-        # Unreadable: a start says so (`require_whole`); here it is as if nothing were under way.
-        with suppress(OSError, ValueError):
-            checkpoint = Checkpoint.of(settings, name)
-            done = -1 if checkpoint.last_batch is None else checkpoint.last_batch
-            begun = [batch for batch in checkpoint.planned_batches if batch > done]
-            found += [Unfinished(checkpoint.batch_time_ms(batch), name) for batch in begun]
+    used = (name for name in TARGETS if _may_run(settings, name))
+    found = [
+        Unfinished(ms, name) for name in used if (ms := _oldest_unfinished_ms(settings, name)) is not None
+    ]
+    return min(found, default=None)
+
+
+def _oldest_unfinished_ms(settings: Settings, query: str) -> int | None:
+    found = list[int]()
+    # Unreadable: a start says so (`require_whole`); here it is as if nothing were under way.
+    with suppress(OSError, ValueError):
+        checkpoint = Checkpoint.of(settings, query)
+        done = -1 if checkpoint.last_batch is None else checkpoint.last_batch
+        begun = [batch for batch in checkpoint.planned_batches if batch > done]
+        found += [checkpoint.batch_time_ms(batch) for batch in begun]
     return min(found, default=None)
 
 
