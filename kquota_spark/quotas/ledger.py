@@ -18,6 +18,8 @@ _log = logging.getLogger(__name__)
 NAME_LIMIT = 300
 _MASS_OF_ALL, _MASS_OF_HALF = 10, 100
 """As many entities do not lose their quotas at once, if they are all that there are, or half of them."""
+_UNNOTICED_MS = 120_000
+"""Our clock may be that far behind unnoticed: lines that Kafka stamps are believed a minute beyond it and more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,8 @@ class Ledger:
 
         Args:
             view: the nodes as they are.
-            observed_at_ms: when the view was read, by our clock. A node whose own time is ahead of it has no time.
+            observed_at_ms: when the view was read, by our clock. A node whose own time is ahead of it has no time. It
+                may have been edited until then, if that is soon.
             after_ms: the view before was complete up to here, so edits without a time are later.
         """
         edits = Edits()
@@ -153,9 +156,13 @@ class Ledger:
             problem = node.payload.problem
             self._add_problem(NodeProblem(path, entity, problem, node.changed_at_ms, node.version), edits)
         after_ms, observed_at_ms = looks_ms
-        # The clock of a ZooKeeper host may be wrong, and an edit is never later than our look at it.
-        is_timed = not is_ahead(node.changed_at_ms, observed_at_ms)
-        time_ms, before_ms = (node.changed_at_ms, None) if is_timed else (after_ms, observed_at_ms)
+        time_ms: int = node.changed_at_ms
+        before_ms: int | None = None
+        if is_ahead(node.changed_at_ms, observed_at_ms):
+            # The clock of a ZooKeeper host is wrong, and no edit is later than our look at it. Or ours is behind: by
+            # minutes at most, because the job ends if it is more.
+            is_soon = node.changed_at_ms <= observed_at_ms + _UNNOTICED_MS
+            time_ms, before_ms = after_ms, node.changed_at_ms if is_soon else observed_at_ms
         for key in IpQuotaKey if isinstance(entity, IpEntity) else QuotaKey:
             value, previous = node.payload.values.get(key), recorded.values.get(key)
             if key in node.payload.left_alone or _is_same(value, previous):
@@ -201,13 +208,16 @@ class Ledger:
         self._recorded[change.entity] = Recorded(values, change.changed_at_ms, change.version)
 
 
-def mended(changes: Sequence[QuotaChange], now_ms: int, look_ms: int) -> list[QuotaChange]:
+def mended(
+    changes: Sequence[QuotaChange], observed_ms: Sequence[int], now_ms: int, look_ms: int
+) -> list[QuotaChange]:
     """The same edits in the same order. Those with a time that has not come yet came between two looks instead.
 
     A clock that was ahead has recorded them. Edits after it came back would be older, and would never count.
 
     Args:
         changes: all that is recorded of a source that is followed.
+        observed_ms: when each of them was seen, by our clock.
         now_ms: our clock: what is ahead of it by more than clocks differ is no time of an edit.
         look_ms: the last look before the clock was ahead; `BEGINNING_MS` if nobody knows.
     """
@@ -216,13 +226,19 @@ def mended(changes: Sequence[QuotaChange], now_ms: int, look_ms: int) -> list[Qu
     newest_ms: dict[AnyEntity, int] = {}
     for index in in_order:
         change = found[index]
-        if is_ahead(change.latest_ms, now_ms):
+        if is_ahead(change.latest_ms, now_ms) and not _is_open(change, observed_ms[index], now_ms):
             at_ms = look_ms if is_ahead(change.changed_at_ms, now_ms) else change.changed_at_ms
             at_ms = max(at_ms, newest_ms.get(change.entity, BEGINNING_MS))
             change = replace(change, changed_at_ms=at_ms, changed_before_ms=max(at_ms, now_ms))
             found[index] = change
         newest_ms[change.entity] = change.changed_at_ms
     return found
+
+
+def _is_open(change: QuotaChange, seen_ms: int, now_ms: int) -> bool:
+    """Whether it may have come until ZooKeeper's time, which is soon: see `Ledger.compare`."""
+    before_ms = change.changed_before_ms
+    return before_ms is not None and is_ahead(before_ms, seen_ms) and before_ms <= now_ms + _UNNOTICED_MS
 
 
 def timed_alike_ahead(

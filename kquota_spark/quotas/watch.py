@@ -131,7 +131,9 @@ class Watcher:
         if not self._settings.quotas.accept_mass_removal:
             _require_own_clock(tables, now)
         look_ms = max((look for look in self._looks_ms if look <= now), default=BEGINNING_MS)
-        changes = mended(tables.changes, now, look_ms)
+        changes = mended(tables.changes, tables.observed_ms, now, look_ms)
+        if changes == tables.changes:
+            return False
         with self._writing():
             count = tables.mend(changes)
         _log.warning(

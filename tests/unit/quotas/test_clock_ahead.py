@@ -287,6 +287,36 @@ def test_a_clock_that_falls_behind_ends_the_watch_and_leaves_the_edits(kept: Kep
     assert kept.rules() == TWO_STRETCHES
 
 
+AHEAD_BY_A_MINUTE = node(2e6, T0_MS + 70_000, 2)
+"""As a look at T0 + 10 s shows it."""
+
+
+def test_an_edit_that_is_a_little_ahead_is_uncertain_until_zookeepers_time(kept: Kept) -> None:
+    kept.look(T0_MS + 10_000, AHEAD_BY_A_MINUTE)
+    # Our clock may be a minute behind: then the limit was 1 MB/s until T0 + 70 s. The look before was at T0.
+    uncertain = [
+        (0, T0_MS - 1_000, None, None),
+        (T0_MS - 1_000, T0_MS, 1e6, None),
+        (T0_MS, None, 2e6, T0_MS + 70_000),
+    ]
+    assert kept.rules() == uncertain
+    # It stays so: no clock was ahead that has come back.
+    kept.look(T0_MS + 11_000, AHEAD_BY_A_MINUTE)
+    assert kept.rules() == uncertain
+    kept.start(T0_MS + 12_000, AHEAD_BY_A_MINUTE)
+    assert kept.rules() == uncertain
+
+
+def test_an_edit_of_a_clock_ahead_is_mended_though_zookeeper_was_further_ahead(kept: Kept) -> None:
+    kept.look(T0_MS + DAY_MS, node(2e6, T0_MS + DAY_MS + 60_000, 2))
+    kept.look(T0_MS + 10_000, node(2e6, T0_MS + DAY_MS + 60_000, 2))
+    assert kept.rules() == [
+        (0, T0_MS - 1_000, None, None),
+        (T0_MS - 1_000, T0_MS, 1e6, None),
+        (T0_MS, None, 2e6, T0_MS + 10_000),
+    ]
+
+
 def test_two_clocks_that_were_ahead_together_are_put_right_on_demand(kept: Kept) -> None:
     kept.look(T0_MS + HOUR_MS + 10, SECOND)
     kept.start(T0_MS + 60_000, SECOND, accept_mass_removal=True)
