@@ -1,6 +1,8 @@
 """Names of our own clients of Kafka, and the one place that separates them from the clients of users.
 
-Each is called `kquota-...`. What they use is nobody's demand: no policy proposes a quota because of it.
+Each is called `kquota-...`. But a client id is free text, and anybody's client may be called so. So a name takes
+nothing out of sight: a policy for defaults makes no proposal because of it, and `kquota top` hides it
+while it is small.
 """
 
 from __future__ import annotations

@@ -2,12 +2,13 @@
 
 Each length of period is one pass over its decisions, and one more over the last day for the rates of its seconds.
 What the log tells counts; rows from JMX only where a broker's log tells nothing of that type of quota. Buckets of a
-quota callback are left out: what their limits would become is the callback's business. So are our own clients.
+quota callback are left out: what their limits would become is the callback's business. Our own clients are marked.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from kquota_spark.config.own_clients import is_own, own_clients
@@ -132,15 +133,11 @@ def observations(settings: Settings, policies: Policies, now_ms: int) -> Observa
         to_ms = now_ms if decided["to_ms"] is None else decided["to_ms"]
         rules = tables.query(_RULES, [settings.cluster_id]).dicts()
         rows = found.rows(_CLIENTS, to_ms - longest_ms, to_ms, to_ms - DAY_MS)
-        clients, ours = _of_users([ClientUse(**_typed(row)) for row in rows], own_clients(settings))
+        clients, is_ours = _with_ours([ClientUse(**_typed(row)) for row in rows], own_clients(settings))
         return Observations(
             decisions_from_ms=decided["from_ms"],
-            periods={length: found.period(to_ms - length, to_ms, ours) for length in lengths},
-            rates={
-                place: rates
-                for place, rates in found.rates(to_ms - DAY_MS, to_ms).items()
-                if not ours(place.bucket)
-            },
+            periods={length: found.period(to_ms - length, to_ms, is_ours) for length in lengths},
+            rates=found.rates(to_ms - DAY_MS, to_ms),
             brokers=tuple(BrokerUse(**_typed(row)) for row in found.rows(_BROKERS, to_ms - DAY_MS, to_ms)),
             clients=clients,
             quotas=_in_force(RuleBook(map(stretch_of, rules)), now_ms),
@@ -159,15 +156,15 @@ class _Gathered:
         """Rows of a query that begins with the cluster and a stretch."""
         return self._tables.query(sql, [self._cluster_id, from_ms * 1_000, to_ms * 1_000, *more]).dicts()
 
-    def period(self, from_ms: int, to_ms: int, ours: Callable[[Bucket], bool]) -> Period:
-        """The buckets with traffic, but for those of our own clients alone."""
+    def period(self, from_ms: int, to_ms: int, is_ours: Callable[[Bucket], bool]) -> Period:
+        """The buckets with traffic."""
         episodes = {_place(row): row for row in self.rows(_EPISODES, from_ms, to_ms)}
         uses = (
             _use(row, episodes.get(_place(row), {}), to_ms - from_ms)
             for row in self.rows(_USES, from_ms, to_ms, to_ms)
-            if not ours(_place(row).bucket)
         )
-        return Period(from_ms=from_ms, to_ms=to_ms, buckets=tuple(uses))
+        marked = tuple(replace(use, is_ours=is_ours(use.place.bucket)) for use in uses)
+        return Period(from_ms=from_ms, to_ms=to_ms, buckets=marked)
 
     def rates(self, from_ms: int, to_ms: int) -> dict[Place, tuple[RateSeconds, ...]]:
         """How many seconds had which rate."""
@@ -177,12 +174,12 @@ class _Gathered:
         return {place: tuple(rates) for place, rates in found.items()}
 
 
-def _of_users(
+def _with_ours(
     clients: Sequence[ClientUse], names: tuple[str, ...]
 ) -> tuple[tuple[ClientUse, ...], Callable[[Bucket], bool]]:
-    """The clients that are not ours, and whether a bucket is of ours alone; `names` are those of `own_clients`."""
-    found = tuple(client for client in clients if not is_own(client.client_id, names))
-    users = {client.user for client in clients} - {client.user for client in found}
+    """The clients with ours marked, and whether a bucket is of ours alone; `names` are those of `own_clients`."""
+    found = tuple(replace(client, is_ours=is_own(client.client_id, names)) for client in clients)
+    users = {client.user for client in found} - {client.user for client in found if not client.is_ours}
 
     def is_ours(bucket: Bucket) -> bool:
         return is_own(bucket.client_id, names) if bucket.client_id else bucket.user in users

@@ -40,6 +40,8 @@ _CHART_MS = 15 * 60_000
 _LEAST_SLOTS = 10
 _MOST_CLIENTS = 20
 _MOST_EPISODES = 100
+_SMALL = "if(quota_type in ('produce', 'fetch'), 1e6, 10)"
+"""Rates without a limit that our own clients are hidden up to: 1 MB/s, 10 % of a thread, 10 mutations a second."""
 _NAMES = "lower(concat_ws(chr(10), {}))".format(
     "bucket_user, bucket_client_id, bucket_tags, array_to_string(users, chr(10)), array_to_string(client_ids, chr(10))"
 )
@@ -180,7 +182,10 @@ class Feed:
 
 
 def _where(question: Question, ours: tuple[str, ...]) -> Where:
-    """Conditions on `decisions`; buckets of our own clients alone are left out, unless asked for or near a limit."""
+    """Conditions on `decisions`; buckets of our own clients alone are left out while they are small, unless asked for.
+
+    Anybody's client may be called as ours are: near a limit, or large without one, it is shown.
+    """
     conditions = bucket_conditions(
         Filter(user=question.user, client=question.client, broker=question.broker, type=question.type)
     )
@@ -194,7 +199,7 @@ def _where(question: Question, ours: tuple[str, ...]) -> Where:
     if question.client is None and question.user is None and not question.text:
         conditions.add(
             "(not coalesce(regexp_full_match(array_to_string(client_ids, chr(10)), ?), false) "
-            f"or quota_used_percent >= {NEAR_PERCENT})",
+            f"or coalesce(quota_used_percent >= {NEAR_PERCENT}, rate_per_s > {_SMALL}))",
             own_lines(ours),
         )
     return Where(conditions.sql, tuple(conditions.values))

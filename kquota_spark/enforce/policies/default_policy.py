@@ -3,6 +3,7 @@
 `clients/<default>` is the last of the levels and takes nobody's quota away. `users/<default>` goes before
 `clients/...`: while any of those is set it is not proposed. Neither is proposed while an exempt name would come under
 it: give that name a quota of its own first. A client without an id is not held by `clients/<default>` (KAFKA-13341).
+Traffic of clients that are called as our own ones are is no reason for a default, and no part of its evidence.
 """
 
 from __future__ import annotations
@@ -37,12 +38,13 @@ def defaults(policy: DefaultQuota, scene: Scene) -> Iterator[Proposal]:
 def _proposal(policy: DefaultQuota, scene: Scene, quota: Quota) -> Proposal | None:
     value, bounds = policy.values[quota.key.value], scene.guards.bounds_of(quota.key)
     period = scene.observations.periods.get(DAY_MS)
-    unmetered = _unmetered(scene, quota)
+    reached = _unmetered(scene, quota)
+    unmetered = [client for client in reached if not client.is_ours]
     if period is None or bounds is None or bounds.nearest(None, value) != value or not unmetered:
         return None
-    if any(scene.is_exempt(client) for client in unmetered):
+    if any(scene.is_exempt(client) for client in reached):
         return None
-    of_type = [use for use in period.buckets if use.place.quota_type.key is quota.key]
+    of_type = [use for use in period.buckets if use.place.quota_type.key is quota.key and not use.is_ours]
     uses = [use for use in of_type if use.limit_per_s is None]
     share = sum(use.mean_rate_per_s for use in uses) / (sum(use.mean_rate_per_s for use in of_type) or 1.0)
     if 100 * share < _LEAST_PERCENT:

@@ -89,6 +89,8 @@ class BucketUse:
     """Violations that touch the period."""
     peak_used_percent: float
     """Highest part of the limit in them."""
+    is_ours: bool = False
+    """Whether all of its clients are called as our own ones are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +121,8 @@ class ClientUse:
     client_id: str
     peak_rate_per_s: float
     """Over ten seconds, in the last day; 0 for a client that was only seen before."""
+    is_ours: bool = False
+    """Whether it is called as our own clients are. Anybody's may be: it is no reason to leave one alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

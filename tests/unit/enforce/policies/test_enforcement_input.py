@@ -235,10 +235,14 @@ def test_quotas_in_force_and_since_when(tmp_path: Path) -> None:
     }
 
 
-def test_an_offender_in_the_tables_gets_a_penalty(tmp_path: Path) -> None:
+@pytest.mark.parametrize("client_id", ["etl", "kquota-evil"])
+def test_an_offender_in_the_tables_gets_a_penalty_whatever_it_calls_itself(
+    tmp_path: Path, client_id: str
+) -> None:
     found = _observed(
         tmp_path,
         *(decision(offset, **{**OVER, "total_throttle_ms": 11_000}) for offset in range(60)),
+        usages=(usage(59, client_id=client_id),),
         violations=tuple(violation(10 * number, 2) for number in range(6)),
         rules=(_rule(-900, None, producer_byte_rate=1e6),),
     )
@@ -286,7 +290,7 @@ def test_tables_that_know_nothing_give_nothing_and_without_tables_it_is_an_error
         observations(Settings(tables=str(tmp_path / "none")), POLICIES, NOW_MS)
 
 
-def test_what_we_use_ourselves_is_nobodys_demand(tmp_path: Path) -> None:
+def test_what_we_use_ourselves_is_marked_and_hidden_from_no_policy(tmp_path: Path) -> None:
     ours, of_user = {"bucket_user": "", "bucket_client_id": "kquota-enforcer"}, {"bucket_user": "kquota"}
     found = _observed(
         tmp_path,
@@ -301,10 +305,22 @@ def test_what_we_use_ourselves_is_nobodys_demand(tmp_path: Path) -> None:
             usage(60, user="alice", client_id="etl"),
         ),
     )
-    assert [(one.user, one.client_id) for one in found.clients] == [
-        ("ANONYMOUS", "kquotas"),
-        ("alice", "etl"),
+    assert [(one.user, one.client_id, one.is_ours) for one in found.clients] == [
+        ("ANONYMOUS", "kquota-enforcer", True),
+        ("ANONYMOUS", "kquotas", False),
+        ("alice", "etl", False),
+        ("alice", "kquota-admin", True),
+        ("kquota", "kquota-audit", True),
     ]
-    buckets = [Bucket("", "kquotas"), Bucket("alice", "")]  # of alice's bucket only a part is ours
-    assert [use.place.bucket for use in found.periods[MINUTE].buckets] == buckets
-    assert [place.bucket for place in found.rates] == buckets
+    assert [(use.place.bucket, use.is_ours) for use in found.periods[MINUTE].buckets] == [
+        (Bucket("", "kquota-enforcer"), True),
+        (Bucket("", "kquotas"), False),
+        (Bucket("alice", ""), False),  # only a part of it is ours
+        (Bucket("kquota", ""), True),
+    ]
+    assert [place.bucket for place in found.rates] == [
+        Bucket("", "kquota-enforcer"),
+        Bucket("", "kquotas"),
+        Bucket("alice", ""),
+        Bucket("kquota", ""),
+    ]

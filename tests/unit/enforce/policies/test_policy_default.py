@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from kquota_spark.enforce.changes import Quota
 from kquota_spark.enforce.guard_settings import Bounds, Exempt, GuardSettings
 from kquota_spark.enforce.policies.observations import InForce
@@ -103,3 +105,17 @@ def test_a_default_is_not_proposed_for_less_than_a_hundredth_of_the_traffic() ->
     enough = use(place(1, "", "etl"), rule=None, mean_rate_per_s=10_001.0)  # 10,001 of 1,000,002 B/s
     assert wanted(OF_CLIENTS, seen(limited, little, clients=CLIENTS)) == []
     assert wanted(OF_CLIENTS, seen(limited, enough, clients=CLIENTS))
+
+
+def test_our_own_traffic_is_no_reason_for_a_default_and_no_part_of_one() -> None:
+    ours = replace(client("kquota", "kquota-audit", 9_000_000.0), is_ours=True)
+    of_ours = replace(use(place(1, "", "kquota-audit"), rule=None, seconds=900), is_ours=True)
+    assert wanted(OF_CLIENTS, seen(of_ours, clients=(ours,))) == []
+    assert wanted(OF_CLIENTS, seen(UNLIMITED, of_ours, clients=(*CLIENTS, ours))) == wanted(
+        OF_CLIENTS, seen(UNLIMITED, clients=CLIENTS)
+    )
+
+
+def test_our_own_clients_keep_a_default_away_where_they_are_exempt() -> None:
+    ours = replace(client("kquota", "kquota-audit", 9_000_000.0), is_ours=True)
+    assert wanted(OF_CLIENTS, seen(UNLIMITED, clients=(*CLIENTS, ours)), Exempt(users=("kquota",))) == []

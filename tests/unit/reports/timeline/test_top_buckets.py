@@ -274,7 +274,7 @@ def test_buckets_of_several_clusters_are_told_apart(
     assert {row.split()[0] for row in rows[:2]} == {"demo", "payments"}
 
 
-def test_our_own_clients_are_shown_when_they_are_asked_for_or_near_a_limit(tmp_path: Path) -> None:
+def test_our_own_clients_are_shown_when_they_are_asked_for_near_a_limit_or_large(tmp_path: Path) -> None:
     free = {"rule": None, "limit_per_s": None, "quota_used_percent": None, "bucket_user": ""}
     write_table(
         tmp_path,
@@ -286,8 +286,14 @@ def test_our_own_clients_are_shown_when_they_are_asked_for_or_near_a_limit(tmp_p
             59, bucket_user="kquota", client_ids=["kquota-ship", "kquota-audit-1"], quota_used_percent=79.9
         ),
         decision(59, bucket_user="pressed", client_ids=["kquota-ship"], quota_used_percent=80.0),
+        decision(
+            59, **free, bucket_client_id="kquota-evil", client_ids=["kquota-evil"], rate_per_s=1_000_001.0
+        ),
+        decision(
+            59, **free, bucket_client_id="kquota-calm", client_ids=["kquota-calm"], rate_per_s=1_000_000.0
+        ),
     )
     found = [row["bucket_user"] or row["bucket_client_id"] for row in top(tmp_path)]
-    assert found == ["pressed", "ANONYMOUS", "kquotas"]
+    assert found == ["pressed", "ANONYMOUS", "kquota-evil", "kquotas"]
     assert [row["bucket_client_id"] for row in top(tmp_path, client="kquota-enforcer")] == ["kquota-enforcer"]
     assert users(tmp_path, user="kquota") == ["kquota"]
