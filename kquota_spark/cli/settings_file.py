@@ -24,7 +24,7 @@ def settings_from(path: Path | None, tables: str | None, *uses: str, is_quiet: b
         path: of the file; None for the built-in ones.
         tables: root of the tables instead of the file's own.
         uses: sections that must be right, or `WHOLE_FILE`; a mistake elsewhere is a warning, and an error when it is
-            read.
+            read. Of a root of tables that is given, `tables` asks nothing.
         is_quiet: without the warning.
 
     Raises:
@@ -37,7 +37,8 @@ def settings_from(path: Path | None, tables: str | None, *uses: str, is_quiet: b
     else:
         settings, mistakes = settings_and_mistakes(path)
         for section in uses:
-            getattr(settings, section)  # fails with all mistakes if it has one
+            if section != "tables" or tables is None:
+                getattr(settings, section)  # fails with all mistakes if it has one
         if mistakes and not is_quiet:
             _warn(mistakes)
     if tables is None:

@@ -52,7 +52,7 @@ def run_freeze(options: argparse.Namespace) -> int:
     """
     from kquota_spark.enforcement.situation import require_known_cluster
 
-    settings, reason = settings_of(options), reason_of(options.reason)
+    settings, reason = settings_of(options, "cluster_id", "tables"), reason_of(options.reason)
     require_known_cluster(settings)
     frozen, switch = Frozen(now_ms(), login_name(), reason), FreezeSwitch(settings)
     switch.freeze(frozen)
@@ -94,7 +94,7 @@ def run_unfreeze(options: argparse.Namespace) -> int:
     """
     from kquota_spark.enforcement.situation import require_known_cluster
 
-    settings = settings_of(options)
+    settings = settings_of(options, "cluster_id", "tables")
     switch = FreezeSwitch(settings)
     frozen = switch.frozen()
     if frozen is None or not frozen.since_ms:  # off, or not to be read

@@ -115,7 +115,7 @@ def run_set(options: argparse.Namespace) -> int:
     from kquota_spark.enforcement.assembly import enforcing, wait_for_lease
     from kquota_spark.enforcement.situation import override_evidence
 
-    settings, time_ms = settings_of(options), now_ms()
+    settings, time_ms = settings_of(options, "tables"), now_ms()
     quota = Quota(_entity(options), QuotaKey(options.key))
     reason, until_ms = reason_of(options.reason), _until_ms(options.length_ms, options.until, time_ms)
     with enforcing(settings, login_name()) as run:
@@ -175,7 +175,7 @@ def _length_text(length_ms: int) -> str:
 
 def run_list(options: argparse.Namespace) -> int:
     """Show those in force."""
-    live = _live(EnforcementLog(settings_of(options)).entries())
+    live = _live(EnforcementLog(settings_of(options, "tables")).entries())
     footer = "kquota override expire PLAN puts back what was there before" if live else ""
     report = steps_report("kquota override list", live)
     show(replace(report, shown=_SHOWN, footer=footer, when_empty="no override is in force"), options.output)
@@ -188,7 +188,7 @@ def run_expire(options: argparse.Namespace) -> int:
     Raises:
         UserError: there is none of this name in force.
     """
-    settings = settings_of(options)
+    settings = settings_of(options, "tables")
     entries = plan_entries(settings, options.plan_id)
     if any(entry.proposal.policy != POLICY for entry in entries):
         raise UserError(f"plan {options.plan_id} is no override: kquota enforce rollback takes plans back")

@@ -111,7 +111,7 @@ def run_plan(options: argparse.Namespace) -> int:
     from kquota_spark.enforcement.assembly import enforcing
 
     time_ms = now_ms()
-    with enforcing(settings_of(options), login_name()) as run:
+    with enforcing(settings_of(options, "tables"), login_name()) as run:
         plan = run.enforcer.plan(run.proposals(time_ms), run.situation(time_ms), time_ms)
         entries = last_entries(entry for entry in run.edges.ledger.entries() if _is_of(entry, plan.plan_id))
     show_steps("kquota enforce plan", entries, options.output)
@@ -124,7 +124,9 @@ def run_plan(options: argparse.Namespace) -> int:
 
 def run_show(options: argparse.Namespace) -> int:
     """Show a plan as the log has it."""
-    show_steps("kquota enforce show", plan_entries(settings_of(options), options.plan_id), options.output)
+    show_steps(
+        "kquota enforce show", plan_entries(settings_of(options, "tables"), options.plan_id), options.output
+    )
     return 0
 
 
@@ -132,7 +134,7 @@ def run_approve(options: argparse.Namespace) -> int:
     """Approve a plan."""
     from kquota_spark.enforcement.assembly import enforcing
 
-    settings = settings_of(options)
+    settings = settings_of(options, "tables")
     entries = plan_entries(settings, options.plan_id)
     if not options.yes:
         return only_shown("approved", "kquota enforce approve", entries, options.output)
@@ -149,7 +151,7 @@ def run_apply(options: argparse.Namespace) -> int:
     """Send what may be sent of a plan."""
     from kquota_spark.enforcement.assembly import enforcing, wait_for_lease
 
-    settings = settings_of(options)
+    settings = settings_of(options, "tables")
     entries = plan_entries(settings, options.plan_id)
     if not options.yes:
         return only_shown("sent", "kquota enforce apply", entries, options.output)
@@ -183,7 +185,7 @@ def _why_nothing(entries: Sequence[LogEntry], run: Enforcing, time_ms: int) -> s
 
 def run_rollback(options: argparse.Namespace) -> int:
     """Put back what was before a plan."""
-    settings = settings_of(options)
+    settings = settings_of(options, "tables")
     entries = plan_entries(settings, options.plan_id)
     command, form = "kquota enforce rollback", options.output
     return take_back(command, settings, entries, form, is_agreed=options.yes, ticket=options.ticket)

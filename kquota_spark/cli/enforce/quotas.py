@@ -101,7 +101,7 @@ def run_disable(options: argparse.Namespace) -> int:
     Raises:
         UserError: the cluster or the log cannot be used, or no reason is given.
     """
-    settings, scope = settings_of(options), _scope_of(options)
+    settings, scope = settings_of(options, "tables"), _scope_of(options)
     reason = reason_of(options.reason) if options.yes else ""
     with _edges(settings) as edges:
         if not options.yes:
@@ -129,7 +129,7 @@ def run_enable(options: argparse.Namespace) -> int:
     Raises:
         UserError: the cluster or the log cannot be used.
     """
-    settings, scope = settings_of(options), _scope_of(options)
+    settings, scope = settings_of(options, "tables"), _scope_of(options)
     with _edges(settings) as edges:
         if not options.yes:
             meant = _lifted(edges, scope)
@@ -157,7 +157,7 @@ def run_status(options: argparse.Namespace) -> int:
     from kquota_spark.enforcement.edges.log import EnforcementLog
 
     scope = _scope_of(options)
-    found = lifts(EnforcementLog(settings_of(options)).entries())
+    found = lifts(EnforcementLog(settings_of(options, "tables")).entries())
     rows = [_status_row(lift) for lift in found if scope.holds(lift.quota.entity)]
     shown = (
         Shown("since", lambda row: iso_time(row["since"] // 1_000 * 1_000), is_text=True, keep=20),

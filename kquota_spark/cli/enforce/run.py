@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
     """
     from kquota_spark.enforcement.job import run_enforcement
 
-    settings = settings_of(options, "checkpoints", "enforcement", "quotas", "kafka")
+    settings = settings_of(options, "tables", "checkpoints", "enforcement", "quotas", "kafka")
     if not options.once:
         os.environ.setdefault("PYSPARK_SUBMIT_ARGS", _SUBMIT)
         prepare_spark("enforce run")

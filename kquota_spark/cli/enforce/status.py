@@ -43,7 +43,7 @@ def run_status(options: argparse.Namespace) -> int:
     """Show it; what cannot be asked is said in its place."""
     from kquota_spark.enforcement.policies import load_policies
 
-    settings, time_ms = settings_of(options), now_ms()
+    settings, time_ms = settings_of(options, "tables"), now_ms()
     policies = load_policies(Path(settings.enforcement.policy_file))
     sections = _sections(EnforcementLog(settings).entries(), policies, time_ms, limit_of(options))
     switch = FreezeSwitch(settings)

@@ -43,7 +43,7 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
 
 def run_agreement(options: argparse.Namespace) -> int:
     """Show the agreement by group, and the causes of a drop by broker."""
-    settings = settings_of(options)
+    settings = settings_of(options, "tables")
     span = Span(
         None if options.since is None else options.since.time_ms,
         None if options.to is None else options.to.time_ms,

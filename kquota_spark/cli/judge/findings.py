@@ -50,7 +50,7 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
 
 def run_findings(options: argparse.Namespace) -> int:
     """Show findings, the most severe first."""
-    settings = settings_of(options)
+    settings = settings_of(options, "tables")
     kinds = [Kind(name) for name in options.kind] if options.kind else list(Kind)
     since_ms = None if options.since is None else options.since.time_ms
     found = findings(settings, kinds=kinds, since_ms=since_ms, progress=_progress(time.monotonic()))

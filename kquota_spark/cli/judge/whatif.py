@@ -77,7 +77,7 @@ def run_whatif(options: argparse.Namespace) -> int:
 
     if options.quotas is None and not options.add:
         raise UserError("no quotas to try: give --quotas FILE, or --add user=NAME,producer_byte_rate=N")
-    settings = settings_of(options)
+    settings = settings_of(options, "tables")
     history = from_tables(settings)
     settings = settings.changed(cluster_id=history.cluster_id or settings.cluster_id)
     base = history if options.quotas is None else from_file(options.quotas)

@@ -74,7 +74,7 @@ def run_exporter(options: argparse.Namespace) -> int:
     from kquota_spark.process.metrics import exposition, metrics_endpoint
     from kquota_spark.reports.exported.tables import ExportedTables
 
-    exported = ExportedTables(settings_of(options), options.max_series)
+    exported = ExportedTables(settings_of(options, "tables"), options.max_series)
     if options.once:
         _print_one(exported)
         return 0

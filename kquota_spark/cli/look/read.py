@@ -94,7 +94,7 @@ def run_violations(options: argparse.Namespace) -> int:
         where.add("violations.end_time is null")
     sql = f"{_VIOLATIONS}{where.sql}order by start_time desc, {_BUCKET_ORDER}, episode_id"
     when_empty = ""
-    with open_tables(settings_of(options), "violations") as tables:
+    with open_tables(settings_of(options, "tables"), "violations") as tables:
         found, has_more = limited(tables, sql, where.values, limit_of(options))
         if not found.rows:
             tables.open("decisions")
@@ -167,7 +167,9 @@ def run_decisions(options: argparse.Namespace) -> int:
         )
     sql = f"{_DECISIONS}{where.sql}order by decisions.second desc, {_BUCKET_ORDER}, late"
     when_empty = ""
-    with open_tables(settings_of(options), "decisions", newer_than_ms=wanted.newer_than_ms) as tables:
+    with open_tables(
+        settings_of(options, "tables"), "decisions", newer_than_ms=wanted.newer_than_ms
+    ) as tables:
         found, has_more = limited(tables, sql, where.values, limit_of(options))
         if not found.rows:
             when_empty = empty_text(wanted, "decisions", tables, "decisions")

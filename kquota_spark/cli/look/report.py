@@ -81,7 +81,7 @@ def run_report(options: argparse.Namespace) -> int:
     if options.tenants and options.tenant is not None:
         raise UserError("--tenants: all users' pages and --tenant, one user's: give one of them")
     form = report_format(options.to, options.format)
-    made = Made(settings_of(options), options.period, now_ms(), options.top, form)
+    made = Made(settings_of(options, "tables"), options.period, now_ms(), options.top, form)
     if options.folder is not None:
         return _write_folder(made, options.folder, options.tenant, has_tenants=options.tenants)
     report = made.report(options.tenant)

@@ -92,7 +92,7 @@ def run_timeline(options: argparse.Namespace) -> int:
     """
     if options.user is None and options.client_id is None:
         raise UserError("timeline: of whom? give --user NAME, --client-id ID, or both")
-    settings = settings_of(options)
+    settings = settings_of(options, "tables")
     page = Page()
     with Tables(settings) as tables:
         stretch = _stretch(tables, options.since, options.until)

@@ -77,7 +77,7 @@ _DELAY = Shown(
 def run_usage(options: argparse.Namespace) -> int:
     """Show totals of clients, largest first, or with --by-second every second, newest first."""
     wanted, limit = filter_of(options), limit_of(options)
-    with open_tables(settings_of(options), "usage", newer_than_ms=wanted.newer_than_ms) as tables:
+    with open_tables(settings_of(options, "tables"), "usage", newer_than_ms=wanted.newer_than_ms) as tables:
         if options.by_second:
             report = _by_second(tables, wanted, limit)
         else:

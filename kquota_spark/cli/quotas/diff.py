@@ -119,7 +119,7 @@ def _found(options: argparse.Namespace) -> _Found:
         before = chosen_side(options)
     old, new = before.quotas, after.quotas
     by_effect = options.by != "text"
-    use = recent_use(settings_of(options)) if by_effect else RecentUse()
+    use = recent_use(settings_of(options, "tables")) if by_effect else RecentUse()
     edits = text_edits(old, new) if options.by != "effect" else ()
     changes = effect_changes(old, new, use.seen) if by_effect else ()
     mangled = list(mangled_names(one_spelling(old), one_spelling(new)))

@@ -61,7 +61,7 @@ def run_drift(options: argparse.Namespace) -> int:
     edits = text_edits(declared.quotas, there.quotas)
     if not options.quiet:
         at_ms = now_ms() if options.at is None else options.at.time_ms
-        found = drift_of(settings_of(options), edits, at_ms)
+        found = drift_of(settings_of(options, "tables"), edits, at_ms)
         _show(declared, there, found, options.output, limit_of(options))
     if there.is_stale:
         say(f"kquota: {terminal_text(_stale_text(there, options.at))}", sys.stderr)

@@ -195,7 +195,9 @@ def _of_tables(options: argparse.Namespace) -> Side:
     given = ", ".join(f"--{name.replace('_', '-')}" for name in names if getattr(options, name) is not None)
     if given:
         options.usage(f"{given}: a cluster has only the quotas of now; --at and --tables read the tables")
-    stored = stored_side(settings_of(options), now_ms() if options.at is None else options.at.time_ms)
+    stored = stored_side(
+        settings_of(options, "tables"), now_ms() if options.at is None else options.at.time_ms
+    )
     if stored.known_through_ms is not None:
         say(f"kquota: note: edits after {utc_text(stored.known_through_ms)} are not known", sys.stderr)
     return stored

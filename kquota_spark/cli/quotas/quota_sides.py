@@ -88,7 +88,7 @@ def chosen_side(options: argparse.Namespace) -> Side:
         with chosen_cluster(options) as cluster:
             return Side(cluster.origin, cluster.read())
     at_ms = now_ms() if options.at is None else options.at.time_ms
-    side = stored_side(settings_of(options), at_ms)
+    side = stored_side(settings_of(options, "tables"), at_ms)
     return side if options.at is None else side._replace(origin=f"{side.origin} as of {iso_time(at_ms)}")
 
 

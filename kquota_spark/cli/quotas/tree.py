@@ -77,7 +77,7 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
 def run_tree(options: argparse.Namespace) -> int:
     """Show the tree."""
     since_ms = None if options.since is None else options.since.time_ms
-    settings, side = settings_of(options), _side(options)
+    settings, side = settings_of(options, "tables"), _side(options)
     if side is None:
         found = tree_of_tables(settings, since_ms, now_ms())
     else:

@@ -9,7 +9,9 @@ from kquota_spark.cli.options import add_config_option, settings_of
 from kquota_spark.embedded.setup.spark import prepare_spark
 
 _QUERIES = (LOG, JMX)
-_USES = ("checkpoints", "storage_options", "kafka", "quotas", "broker", "stream", "metrics", "collect")
+_USES = (
+    "tables", "checkpoints", "storage_options", "kafka", "quotas", "broker", "stream", "metrics", "collect",
+)  # fmt: skip
 
 
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

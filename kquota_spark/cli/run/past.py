@@ -77,7 +77,7 @@ def run_backfill(options: argparse.Namespace) -> int:
     """Append the files."""
     from kquota_spark.audit.past.backfill import backfill
 
-    settings = settings_of(options, "checkpoints", "kafka", "quotas", "broker", "stream")
+    settings = settings_of(options, "tables", "checkpoints", "kafka", "quotas", "broker", "stream")
     found: list[Backfilled] = []
     try:
         backfill(settings, _files(options.file), found.append)
@@ -121,7 +121,7 @@ def run_restate(options: argparse.Namespace) -> int:
     Raises:
         UserError: the stretch is not closed, Spark is not there, a table cannot be read or written.
     """
-    settings = settings_of(options, "checkpoints", "kafka", "quotas", "broker", "stream")
+    settings = settings_of(options, "tables", "checkpoints", "kafka", "quotas", "broker", "stream")
     prepare_spark("restate")
     from kquota_spark.audit.past.restate import run_restate as run
 
@@ -157,7 +157,7 @@ def run_maintain(options: argparse.Namespace) -> int:
     rows: list[Row] = []
     roll_ups = (partial(roll_up_agreement, rows_of=agreement.of_day),)
     for step in maintain(
-        settings_of(options, "maintain"), now_ms(), is_dry_run=options.dry_run, roll_ups=roll_ups
+        settings_of(options, "tables", "maintain"), now_ms(), is_dry_run=options.dry_run, roll_ups=roll_ups
     ):
         rows.append(asdict(step))
         if sys.stderr.isatty():

@@ -40,7 +40,7 @@ def watch(options: argparse.Namespace) -> int:
     from kquota_spark.quotas.sources import require_source
     from kquota_spark.quotas.watch import Watcher
 
-    settings = settings_of(options, "kafka", "quotas")
+    settings = settings_of(options, "tables", "kafka", "quotas")
     if options.once:
         require_source(settings)
     if options.accept_removal:

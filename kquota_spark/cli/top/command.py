@@ -70,7 +70,7 @@ def run_top(options: argparse.Namespace) -> int:
     Raises:
         UserError: the tables cannot be read once, or there is no terminal to draw on.
     """
-    settings = settings_of(options)
+    settings = settings_of(options, "tables")
     question = Question(
         user=options.user,
         client=options.client,

@@ -108,3 +108,47 @@ def test_doctor_before_finds_all_that_is_not_set(cluster: InMemoryCluster) -> No
     ]
     failed = [what for status, what, *_ in found if status == "fail"]
     assert failed == ["quota source", "Kafka"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "freeze --reason incident",
+        "unfreeze",
+        "violations",
+        "usage",
+        "decisions",
+        "top --once",
+        "agreement",
+        "findings",
+        "report",
+        "timeline --user alice",
+        "override list",
+        "enforce plan",
+        "quotas status",
+        "enforce show",
+        "maintain",
+        "restate --from 2026-11-20 --to 2026-11-21",
+        "enforce run --once",
+        "watch --once",
+        "exporter --once",
+        "audit --once",
+    ],
+)
+def test_a_wrong_place_of_the_tables_is_said_once(cluster: InMemoryCluster, command: str) -> None:
+    cluster.config.write_text("cluster_id: demo\ntables: s3://bucket/x\n", encoding="utf-8")
+    code, out, err = run(*command.split(), "--config", str(cluster.config))
+    mistake = (
+        "tables: s3: is not a place for them, expected a path on this machine, or a URI of s3a, abfss, gs"
+    )
+    assert (code, out, err) == (1, "", f"kquota: {cluster.config}: {mistake}: write s3a://\n")
+
+
+def test_a_wrong_place_of_the_tables_is_a_warning_where_the_command_names_another(
+    cluster: InMemoryCluster,
+) -> None:
+    cluster.config.write_text("cluster_id: demo\ntables: s3://bucket/x\n", encoding="utf-8")
+    tables = str(cluster.root / "tables")
+    code, _, err = run("violations", "--config", str(cluster.config), "--tables", tables)
+    assert (code, err.count("tables: s3: is not a place"), err.count("\n")) == (0, 1, 1)
+    assert err.startswith("kquota: warning: ")
