@@ -81,15 +81,18 @@ class Check:
 def mode(check: Check) -> str | None:
     """How far the policy may go now; it may have been lowered after the plan was approved."""
     if check.mode is Mode.OFF:
-        return "the policy is off"
+        return _by("mode", "the policy is off", check)
     if check.step is None or check.mode is Mode.ENFORCE:
         return None
     if check.mode is Mode.OBSERVE:
-        return "the policy may only observe"
+        return _by("mode", "the policy may only observe", check)
     if check.step.approved is None:
         return "nobody has approved it"
     if check.needs_second_person and check.step.is_approved_by_author:
-        return f"{check.step.approved.actor} planned and approved it: a second person has to approve it"
+        sentence = f"{check.step.approved.actor} planned and approved it: a second person has to approve it"
+        return (
+            f"{sentence} (enforcement.approval in the settings)" if check.proposal.is_override else sentence
+        )
     return None
 
 
@@ -107,9 +110,11 @@ def stale(check: Check) -> str | None:
     if is_ahead(check.planned_at_ms, check.now_ms):
         return f"it was planned at {_utc(check.planned_at_ms)}, ahead of this clock"
     is_approved = check.step is not None and check.step.approved is not None
-    most_ms = check.settings.approve_within if is_approved else check.settings.max_age
-    if check.now_ms - check.planned_at_ms > most_ms:
-        return f"it was planned {person_ms(check.now_ms - check.planned_at_ms)} ago, more than {person_span(most_ms)}"
+    key = "approve_within" if is_approved else "max_age"
+    age_ms, most_ms = check.now_ms - check.planned_at_ms, getattr(check.settings, key)
+    if age_ms > most_ms:
+        sentence = f"it was planned {person_ms(age_ms)} ago, more than {person_span(most_ms)}"
+        return _by(f"guards.{key}", sentence, check)
     return None
 
 
@@ -120,7 +125,8 @@ def _stale(what: str, through_ms: int | None, check: Check) -> str | None:
     if is_ahead(through_ms, check.now_ms):
         return f"{what} are known through {_utc(through_ms)}, ahead of this clock"
     if check.now_ms - through_ms > max_age_ms:
-        return f"{what} are {person_ms(check.now_ms - through_ms)} old, more than {person_span(max_age_ms)}"
+        age = person_ms(check.now_ms - through_ms)
+        return _by("guards.max_age", f"{what} are {age} old, more than {person_span(max_age_ms)}", check)
     return None
 
 
@@ -150,8 +156,10 @@ def exempt(check: Check) -> str | None:
 
 def owner(check: Check) -> str | None:
     """Whether it is somebody else's, or was edited by anybody since what the decision was based on."""
-    if tool := check.held.owner or check.settings.owner_of(check.proposal.quota.entity):
-        return f"managed by {tool}"
+    if check.held.owner:
+        return f"managed by {check.held.owner}"
+    if tool := check.settings.owner_of(check.proposal.quota.entity):
+        return _by("guards.owners", f"managed by {tool}", check)
     edited_at_ms = check.situation.edited_at_ms.get(check.proposal.quota)
     if (
         edited_at_ms is None
@@ -302,17 +310,14 @@ GUARDS: tuple[tuple[str, Guard], ...] = tuple((guard.__name__, guard) for guard 
 
 
 _KEYS: Mapping[str, str] = {
-    mode.__name__: "mode",
-    stale.__name__: "guards.max_age",
     exempt.__name__: "exempt",
-    owner.__name__: "guards.owners",
     bounds.__name__: "guards.bounds.{key}",
     hold.__name__: "guards.hold_time",
     budget.__name__: "guards.changes_per_hour",
     plan_size.__name__: "guards.changes_per_plan",
     unstable.__name__: "guards.reversals_per_day",
 }
-"""Keys of the policy file that guards go by."""
+"""Keys of the policy file that guards go by, whatever they object to. `mode`, `stale` and `owner` name theirs."""
 
 
 def refusal(check: Check) -> tuple[str, str] | None:
@@ -339,7 +344,12 @@ def _with_key(name: str, sentence: str, check: Check) -> str:
         return f"{sentence} (kquota unfreeze)"
     if (key := _KEYS.get(name)) is None:
         return sentence
-    return f"{sentence} ({key.format(key=check.proposal.quota.key.value)} in {check.policy_file})"
+    return _by(key.format(key=check.proposal.quota.key.value), sentence, check)
+
+
+def _by(key: str, sentence: str, check: Check) -> str:
+    """A sentence with the key of the policy file that it goes by, where a person reads it."""
+    return f"{sentence} ({key} in {check.policy_file})" if check.proposal.is_override else sentence
 
 
 def _utc(time_ms: int) -> str:

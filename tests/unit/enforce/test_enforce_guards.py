@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from kquota_spark.enforce.changes import Mode, Quota
+from kquota_spark.enforce.changes import OVERRIDE, Mode, Proposal, Quota
 from kquota_spark.enforce.guard_settings import Exempt
 from kquota_spark.enforce.guards import Situation
 from kquota_spark.enforce.in_memory import InMemoryTarget
@@ -31,6 +31,11 @@ from tests.support.enforcement.enforced_world import (
 )
 
 SENT = ["planned", "sending", "applied"]
+
+
+def override(lasts_ms: int = HOUR_MS) -> Proposal:
+    """A person's own change."""
+    return proposal(lasts_ms=lasts_ms, policy=OVERRIDE)
 
 
 def test_a_change_that_no_guard_objects_to_is_made() -> None:
@@ -247,3 +252,65 @@ def test_changed_between_plan_and_apply_an_operator_wins() -> None:
 
 def test_changed_nothing_is_written_where_it_is_so_already() -> None:
     assert events(World().enforce(proposal(4e6, 4e6))) == ["refused by changed"]
+
+
+@pytest.mark.parametrize(
+    ("known", "said"),
+    [
+        (
+            Situation(NOW_MS - 180_000, NOW_MS, True),
+            "decisions are 180 s old, more than 2 min (guards.max_age in the policy file)",
+        ),
+        (Situation(NOW_MS, None, True), "no rules are known"),
+        (
+            Situation(NOW_MS + DAY_MS, NOW_MS, True),
+            "decisions are known through 2023-11-15 22:13:20 UTC, ahead of this clock",
+        ),
+    ],
+)
+def test_stale_a_person_is_told_to_edit_only_what_would_let_the_change_pass(
+    known: Situation, said: str
+) -> None:
+    (row,) = World().enforce(override(), known=known)
+    assert (row.guard, row.detail) == ("stale", said)
+
+
+def test_stale_an_approved_change_of_a_person_waits_as_long_as_approvals_hold() -> None:
+    world = World()
+    plan = world.enforcer().plan([override(lasts_ms=3 * DAY_MS)], situation(), NOW_MS)
+    world.enforcer().approve(plan.plan_id, "ann", NOW_MS)
+    later_ms = NOW_MS + 2 * DAY_MS
+    (row,) = world.enforcer().apply(plan.plan_id, situation(later_ms), later_ms)
+    said = "it was planned 48.0 h ago, more than 24 h (guards.approve_within in the policy file)"
+    assert (row.guard, row.detail) == ("stale", said)
+
+
+def test_stale_no_key_of_the_policy_brings_back_a_time_that_is_over() -> None:
+    (row,) = World().enforce(override(lasts_ms=-1))
+    assert (row.guard, row.detail) == ("stale", "its time is over already")
+
+
+def test_mode_a_person_is_told_which_key_asks_for_what() -> None:
+    world = World()
+    world.mode = Mode.OFF
+    (row,) = world.enforce(override())
+    assert (row.guard, row.detail) == ("mode", "the policy is off (mode in the policy file)")
+    world = World()
+    world.mode = Mode.APPROVE
+    plan = world.enforcer().plan([override()], situation(), NOW_MS)
+    world.enforcer().approve(plan.plan_id, "enforcer", NOW_MS)
+    world.needs_second_person = True
+    (row,) = world.enforcer().apply(plan.plan_id, situation(), NOW_MS)
+    said = "a second person has to approve it (enforcement.approval in the settings)"
+    assert (row.guard, row.detail) == ("mode", f"enforcer planned and approved it: {said}")
+
+
+def test_owner_a_person_is_told_of_the_owners_and_not_where_it_was_edited() -> None:
+    owned = replace(SETTINGS, owners={"strimzi": ("users/al.*",)})
+    (row,) = World(owned).enforce(override())
+    assert (row.guard, row.detail) == ("owner", "managed by strimzi (guards.owners in the policy file)")
+    edited = situation(edited_at_ms={ALICE: NOW_MS - 300_000})
+    before_it = replace(override(), evidence=evidence(NOW_MS - 600_000))
+    (row,) = World().enforce(before_it, known=edited)
+    said = "edited 300 s ago, after the decisions that this rests on"
+    assert (row.guard, row.detail) == ("owner", said)
