@@ -78,7 +78,7 @@ _ABOUTS = {
         "completion": "a script for the shell that completes kquota by the tab key",
     },
     "enforce": {
-        "enforce": "decisions become quotas: plan, approve, apply, roll back; nothing is sent without --yes",
+        "enforce": "decisions become quotas: plan, approve, apply, roll back; only run sends without --yes",
         "override": "a person's own change of a quota for a time; it goes through the guards, and ends by itself",
         "exempt": "names that enforcement never touches: edits exempt: of the policy file",
         "freeze": "stop all enforcement at once: nothing is sent any more, neither changes nor expiries",

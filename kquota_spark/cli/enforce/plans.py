@@ -1,6 +1,6 @@
 """`kquota enforce`: plans of enforcement, from what they would do to taking them back.
 
-Nothing is sent to the cluster without --yes.
+Nothing is sent to the cluster without --yes, but by `run`: that sends what the policy file allows.
 """
 
 from __future__ import annotations
