@@ -243,6 +243,17 @@ def _only_one(target: Path) -> Iterator[None]:
         yield
 
 
+def has_spark_jars(directory: Path) -> bool:
+    """Whether PySpark's own directory has all that `link_into_pyspark` puts there, readable for this user."""
+    listed = (name.partition("/") for name in parse_sums(read_sums(IVY_XML), IVY_XML))
+    shipped = {_artifact(jar.name) for jar in directory.glob("*.jar") if not jar.is_symlink()}
+    return all(
+        _artifact(name) in shipped or os.access(directory / name, os.R_OK)
+        for conf, _, name in listed
+        if conf == "spark"
+    )
+
+
 def link_into_pyspark(jars: Sequence[Path], directory: Path) -> None:
     """Link jars into PySpark's own directory, and drop the links of an earlier set.
 

@@ -5,7 +5,13 @@ from __future__ import annotations
 import os
 from importlib.util import find_spec
 
-from kquota_spark.embedded.setup.jars import CONF, ensure_jars, link_into_pyspark, pyspark_jars
+from kquota_spark.embedded.setup.jars import (
+    CONF,
+    ensure_jars,
+    has_spark_jars,
+    link_into_pyspark,
+    pyspark_jars,
+)
 from kquota_spark.errors import UserError
 
 
@@ -21,5 +27,9 @@ def prepare_spark(command: str) -> None:
         raise UserError(f"{command} needs Spark: pip install 'kquota-spark[spark]'")
     if "PYSPARK_GATEWAY_PORT" in os.environ or "SPARK_HOME" in os.environ:
         return
-    link_into_pyspark(ensure_jars().spark, pyspark_jars())
+    directory = pyspark_jars()
+    if not has_spark_jars(
+        directory
+    ):  # else the links may be of another user, whose cache is not ours to replace
+        link_into_pyspark(ensure_jars().spark, directory)
     os.environ.setdefault("SPARK_CONF_DIR", str(CONF))
