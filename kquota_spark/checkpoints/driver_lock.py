@@ -14,8 +14,11 @@ from kquota_spark.store.storage import local_place_of
 LOCK_NAME = "driver.lock"
 
 
+_IN_USE = "checkpoints {where} are in use by another driver (pid {pid}): stop it first, or give checkpoints: another path"
+
+
 @contextmanager
-def driver_lock(checkpoints: str, name: str) -> Iterator[None]:
+def driver_lock(checkpoints: str, name: str, in_use: str = _IN_USE) -> Iterator[None]:
     """Hold the lock of a set of queries; the file says which process has it, for `kill`.
 
     Checkpoints on an object store are left to Spark's own commit protocol, which lets one of two writers win.
@@ -23,6 +26,7 @@ def driver_lock(checkpoints: str, name: str) -> Iterator[None]:
     Args:
         checkpoints: root of the checkpoints.
         name: which queries; drivers of other queries may share the root.
+        in_use: what the error says, with `{where}` and `{pid}`.
 
     Raises:
         UserError: another driver has it, or the folder cannot be written.
@@ -35,10 +39,8 @@ def driver_lock(checkpoints: str, name: str) -> Iterator[None]:
         try:
             _locked(lock, stack)
         except BlockingIOError as error:
-            raise UserError(
-                f"checkpoints {checkpoints} are in use by another driver (pid {driver_pid(checkpoints, name) or '?'}): "
-                "stop it first, or give checkpoints: another path"
-            ) from error
+            pid = driver_pid(checkpoints, name) or "?"
+            raise UserError(in_use.format(where=checkpoints, pid=pid)) from error
         except OSError as error:
             raise UserError(f"checkpoints {checkpoints}: cannot be locked: {error.strerror}") from error
         yield

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
@@ -18,6 +19,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from kquota_spark.audit.past.closed import closed_through_ms, seconds_of
 from kquota_spark.checkpoints.checkpoints import oldest_unfinished
+from kquota_spark.checkpoints.driver_lock import driver_lock
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.schema.tables import AGREEMENT, DECISIONS, TABLES, USAGE
@@ -33,6 +35,7 @@ from kquota_spark.store.storage import (
 )
 
 _HOUR_MS = 3_600_000
+_IN_USE = "another process maintains these tables (pid {pid}; its lock is in {where}): let one schedule run kquota maintain"
 _DATED = tuple(table.name for table in TABLES if table.partition_by == ("event_date",))
 
 RollUp = Callable[[Settings, date], object]
@@ -61,28 +64,32 @@ def maintain(
         roll_ups: called for each closed date that `decisions` holds, oldest first, before anything is deleted.
 
     Raises:
-        UserError: a table cannot be read or written, or `maintain.retention` names none.
+        UserError: another process maintains these tables, a table cannot be read or written, or
+            `maintain.retention` names none.
     """
     unknown = sorted(set(settings.maintain.retention) - set(_DATED))
     if unknown:
         raise UserError(
             f"maintain.retention.{unknown[0]}: no table with dates, expected one of {', '.join(_DATED)}"
         )
-    closed = _closed(settings)
-    if closed is None:
-        raise UserError(f"nothing to maintain: no second under {settings.tables} has been judged yet")
-    if not is_dry_run:
-        _roll_up(settings, closed, roll_ups)
-    hours, kept_for = _file_hours(settings, now_ms)
-    for name in _DATED:
-        table = _open(settings, name)
-        if table is None or table.version() == 0:
-            continue
-        with delta_errors(f"table {name}"):
-            first_kept = min(closed, _first_kept(settings, name, now_ms))
-            yield from _expired(table, name, first_kept, is_dry_run)
-            yield from _compacted(table, name, first_kept, closed, is_dry_run)
-            yield replace(_vacuumed(table, name, hours, is_dry_run), note=kept_for)
+    # deltalake takes two compactions of the same files at the same time, and each row is there twice.
+    kquota = place_of(settings.tables, "_kquota")
+    with nullcontext() if is_dry_run else driver_lock(kquota, "maintain", _IN_USE):
+        closed = _closed(settings)
+        if closed is None:
+            raise UserError(f"nothing to maintain: no second under {settings.tables} has been judged yet")
+        if not is_dry_run:
+            _roll_up(settings, closed, roll_ups)
+        hours, kept_for = _file_hours(settings, now_ms)
+        for name in _DATED:
+            table = _open(settings, name)
+            if table is None or table.version() == 0:
+                continue
+            with delta_errors(f"table {name}"):
+                first_kept = min(closed, _first_kept(settings, name, now_ms))
+                yield from _expired(table, name, first_kept, is_dry_run)
+                yield from _compacted(table, name, first_kept, closed, is_dry_run)
+                yield replace(_vacuumed(table, name, hours, is_dry_run), note=kept_for)
 
 
 def _closed(settings: Settings) -> date | None:

@@ -156,7 +156,8 @@ def test_lines_that_were_cut_leave_a_gap_of_ten_seconds_each_recorded_once(tmp_p
 
 def test_cut_lines_leave_the_same_gap_whatever_the_micro_batches(tmp_path: Path) -> None:
     # A gap reaches back by a second only: seconds before it may be judged before the line is read.
-    for number, batches in enumerate(([(6_400, 8_000)], [(6_400,), (8_000,)])):
+    ways: list[list[list[int]]] = [[[6_400, 8_000]], [[6_400], [8_000]]]
+    for number, batches in enumerate(ways):
         settings = settings_at(tmp_path / str(number))
         for times_ms in batches:
             write_table(Path(settings.tables), "requests", *(cut(1, at_ms) for at_ms in times_ms))

@@ -100,6 +100,25 @@ def test_old_dates_go_closed_ones_are_one_file_and_the_open_one_is_left_alone(tm
     assert {step.action for step in again} == {"remove files"}
 
 
+def test_a_second_process_is_refused_while_one_maintains(tmp_path: Path) -> None:
+    """Two compactions at the same time would leave each row twice."""
+    settings = _settings(tmp_path)
+    _two_files_a_day(tmp_path, 3)
+    rows = _table(settings, "requests").to_pyarrow_table().num_rows
+    first = maintain(settings, NOW_MS, is_dry_run=False)
+    steps = [next(first)]
+    with pytest.raises(UserError) as raised:
+        list(maintain(settings, NOW_MS, is_dry_run=False))
+    assert str(raised.value) == (
+        f"another process maintains these tables (pid {os.getpid()}; its lock is in {settings.tables}/_kquota): "
+        "let one schedule run kquota maintain"
+    )
+    assert list(maintain(settings, NOW_MS, is_dry_run=True)) != []
+    steps += first
+    assert [step.action for step in steps if step.table == "requests"].count("compact") == 2
+    assert _table(settings, "requests").to_pyarrow_table().num_rows == rows
+
+
 def test_a_dry_run_says_the_same_and_changes_nothing(tmp_path: Path) -> None:
     settings = _settings(tmp_path)
     _two_files_a_day(tmp_path, 4)
