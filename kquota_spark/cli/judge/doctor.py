@@ -70,11 +70,26 @@ def _before(options: argparse.Namespace) -> Iterator[Check]:
         yield warn(
             "settings", f"no {DEFAULT_CONFIG}: built-in defaults", "copy conf/kquota.yaml and adapt it"
         )
+    elif (mistake := _refused_by_serve(settings)) is not None:
+        yield fail("settings", f"{path}: {mistake}", "correct the file")
     else:
         yield ok("settings", f"{path} is valid")
     for line in missing_values(settings):
         yield warn("settings", line, "set it on the machines whose commands use it")
     yield from before_checks(settings, now_ms())
+
+
+def _refused_by_serve(settings: Settings) -> str | None:
+    """What `kquota serve` would refuse in its section; None where that is right, or where a variable is missing."""
+    from kquota_spark.cli.serve.access import Access
+
+    if any(missing_values(settings.serve)):
+        return None
+    try:
+        Access(settings.serve, "127.0.0.1")
+    except UserError as error:
+        return str(error)
+    return None
 
 
 def _finding(row: Row) -> str:

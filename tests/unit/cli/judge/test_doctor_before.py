@@ -176,3 +176,43 @@ def test_hosts_that_stamp_the_messages_themselves_are_a_failing_check() -> None:
         "--add-config message.timestamp.type=LogAppendTime"
     )
     assert stamp_check("log", "CreateTime", is_allowed=True).status == Status.WARN
+
+
+@pytest.mark.parametrize(
+    ("serve", "mistake"),
+    [
+        (
+            "hosts: ['http://x']",
+            (
+                "serve.hosts[0]: 'http://x' is no host name, expected one without scheme, port and path, "
+                "e.g. quotas.example.com"
+            ),
+        ),
+        (
+            "user_header: X-User",
+            (
+                "serve.proxy_secret: shorter than 16 characters: make one with openssl rand -hex 32, and let the proxy "
+                "send it as X-Kquota-Proxy-Secret; without it serve.user_header cannot be trusted"
+            ),
+        ),
+        ("token: '${KQUOTA_NO_TOKEN}'", ""),  # set where serve runs: a warning of its own
+        ("hosts: [quotas.example.com]", ""),
+    ],
+)
+def test_before_the_first_run_settings_that_serve_would_refuse_are_a_finding(
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    serve: str,
+    mistake: str,
+) -> None:
+    monkeypatch.setattr(
+        "kquota_spark.doctor.preflight.before_checks", lambda *_: iter(())
+    )  # they ask servers
+    config = tmp_path / "kquota.yaml"
+    config.write_text(f"serve: {{{serve}}}\n", encoding="utf-8")
+    code = run("doctor", "--before", "--config", str(config), "--output", "json")
+    row = json.loads(capfd.readouterr().out)["rows"][0]
+    assert (code, row["status"], row["evidence"]) == (
+        (2, "fail", f"{config}: {mistake}") if mistake else (0, "ok", f"{config} is valid")
+    )
