@@ -14,7 +14,8 @@ from kquota_spark.store.storage import local_place_of
 LOCK_NAME = "driver.lock"
 
 
-_IN_USE = "checkpoints {where} are in use by another driver (pid {pid}): stop it first, or give checkpoints: another path"
+_STOP_IT = "stop it first, or give checkpoints: another path"
+_IN_USE = f"checkpoints {{where}} are in use by another driver (pid {{pid}}): {_STOP_IT}"
 
 
 @contextmanager

@@ -35,7 +35,7 @@ from kquota_spark.store.storage import (
 )
 
 _HOUR_MS = 3_600_000
-_IN_USE = "another process maintains these tables (pid {pid}; its lock is in {where}): let one schedule run kquota maintain"
+_IN_USE = "another process maintains these tables (pid {pid}, lock in {where}): let one schedule run kquota maintain"
 _DATED = tuple(table.name for table in TABLES if table.partition_by == ("event_date",))
 
 RollUp = Callable[[Settings, date], object]

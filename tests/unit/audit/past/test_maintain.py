@@ -110,7 +110,7 @@ def test_a_second_process_is_refused_while_one_maintains(tmp_path: Path) -> None
     with pytest.raises(UserError) as raised:
         list(maintain(settings, NOW_MS, is_dry_run=False))
     assert str(raised.value) == (
-        f"another process maintains these tables (pid {os.getpid()}; its lock is in {settings.tables}/_kquota): "
+        f"another process maintains these tables (pid {os.getpid()}, lock in {settings.tables}/_kquota): "
         "let one schedule run kquota maintain"
     )
     assert list(maintain(settings, NOW_MS, is_dry_run=True)) != []
