@@ -31,7 +31,7 @@ from kquota_spark.formats.request_log.clock import LogClock, SkippedTime
 from kquota_spark.formats.request_log.json_form import JsonForm
 from kquota_spark.formats.request_log.request import Request, Unreadable
 from kquota_spark.formats.request_log.text_form import is_cut_text, read_text, unsized_text
-from kquota_spark.formats.request_log.unsized import CHARGED_KEYS, header_of, unsized_request
+from kquota_spark.formats.request_log.unsized import header_of, may_be_charged, unsized_request
 
 __all__ = ["MAX_LINE_BYTES", "Request", "RequestLogParser", "Unreadable"]
 
@@ -131,6 +131,6 @@ def _tell(reason: Unreadable, body: bytes, log_time_ms: int) -> None:
     else:
         reason.request = unsized_request(body, log_time_ms)
         head = None if reason.request else header_of(body)
-        is_cut = reason.request is None and (head is None or head[0].request_api_key in CHARGED_KEYS)
+        is_cut = reason.request is None and (head is None or may_be_charged(*head))
     if is_cut:
         reason.cut_ms = log_time_ms

@@ -59,6 +59,10 @@ _HEADER_BEFORE_1_0 = re.compile(
     r"client_id=(?P<client>.*?)\} -- (?=\{)",
     re.ASCII,
 )
+# The first words of a header; a newline in the client id ends its line before the rest of it.
+_API = re.compile(r"RequestHeader\(apiKey=(?P<name>\w+),|\{api_key=(?P<key>\d{1,4}),", re.ASCII)
+_LONGEST_HEADER = 33_000
+"""Characters: those of a client id are at most 32,767."""
 _END_OF_HEADER = re.compile(r"(?:, correlationId=-?\d+\)|\}) -- \{", re.ASCII)
 # The logger's name is required: a line that is cut within a principal that holds ",listener:" would be read wrong.
 _CONNECTION = " from connection "
@@ -157,11 +161,28 @@ def is_cut_text(text: bytes) -> bool:
     """Whether the end of a line is missing, of a request that a bandwidth quota may charge."""
     line = text.decode("utf-8", "replace")
     header = _HEADER.match(line) or _HEADER_BEFORE_1_0.match(line)
-    if header is None:
-        return _tail(line, 0) is None
+    if _tail(line, header.end() if header else 0) is not None:
+        return False
+    api = _API.match(line)
+    if api is None:
+        return True
+    key = _api_key(api)
+    return key in _CHARGED and not (key == FETCH_KEY and header and _is_surely_follower(line, header.end()))
+
+
+def _is_surely_follower(line: str, at: int) -> bool:
+    """Whether a fetch without its end is a follower's; `at` is the first end of its header.
+
+    A client id can imitate that end, and end the line by a newline. In a longer line the true one would follow.
+    """
+    is_whole = len(line) > _LONGEST_HEADER and _END_OF_HEADER.search(line, at) is None
+    return is_whole and _FOLLOWER.match(line, at) is not None
+
+
+def _api_key(header: re.Match[str]) -> int:
+    """Number of the API, -1 of one that is not known."""
     named = header.groupdict()
-    key = int(named["key"]) if "key" in named else _API_KEYS.get(named["name"], -1)
-    return key in _CHARGED and _tail(line, header.end()) is None
+    return int(named["key"]) if named.get("key") else _API_KEYS.get(named["name"], -1)
 
 
 def _line(line: str, log_time_ms: int, *, has_bodies: bool = True) -> _Line:
@@ -175,21 +196,22 @@ def _line(line: str, log_time_ms: int, *, has_bodies: bool = True) -> _Line:
         raise Unreadable("text form: two ends of the header: a client id or a body imitates one")
     if "principal:" in tail["user"]:
         raise Unreadable("text form: two principals")
-    named = header.groupdict()
-    key = int(named["key"]) if "key" in named else _API_KEYS.get(named["name"], -1)
+    key = _api_key(header)
     if not 0 <= key < len(_API_NAMES):
         raise Unreadable("text form: an API that Kafka 0.10.2 to 2.7 does not have")
-    if named["client"] == "null":
+    if header["client"] == "null":
         raise Unreadable("text form: client id null, which may be none or a client of this name")
     bodies = line[header.end() : tail.start()]
+    if has_bodies and key in _CHARGED and "\0" in bodies:
+        raise Unreadable("text form: the middle of the line was cut out")
     response: str | None = None
     if has_bodies and header.re is _HEADER:
         bodies, _, response = bodies.rpartition(_RESPONSE)
     parts = (bodies, *([response] if response else ())) if has_bodies else ()
     if not all(map(_BODY.fullmatch, parts)):
         raise Unreadable("text form: a request or response that is not as Kafka prints it")
-    version, correlation_id = int(named["version"]), int(named["correlation"])
-    return _Line(log_time_ms, key, version, named["client"], correlation_id, bodies, response, tail)
+    version, correlation_id = int(header["version"]), int(header["correlation"])
+    return _Line(log_time_ms, key, version, header["client"], correlation_id, bodies, response, tail)
 
 
 def _tail(line: str, start: int) -> re.Match[str] | None:

@@ -70,6 +70,12 @@ def header_of(body: bytes) -> tuple[Header, re.Match[bytes]] | None:
         return None
 
 
+def may_be_charged(header: Header, found: re.Match[bytes]) -> bool:
+    """Whether a bandwidth or mutation quota may charge a request of which only the header (`header_of`) is read."""
+    is_forwarded = found["forwarded"] == b"true"
+    return header.request_api_key in CHARGED_KEYS and not (is_forwarded or _is_follower(header, found))
+
+
 def unsized_request(body: bytes, log_time_ms: int) -> Request | None:
     """The request of a line of the JSON form with both of its ends; None if one of them is missing.
 
@@ -89,6 +95,10 @@ def unsized_request(body: bytes, log_time_ms: int) -> Request | None:
         return None
 
 
+def _is_follower(header: Header, found: re.Match[bytes]) -> bool:
+    return header.request_api_key == FETCH_KEY and _REPLICA_ID.search(found["start"]) is not None
+
+
 def _utf8(text: bytes) -> bytes:
     """Names that are in another encoding, as far as they can be read: all lines of such a client look like that."""
     return text.decode("utf-8", "replace").encode()
@@ -100,7 +110,7 @@ def _request(header: Header, found: re.Match[bytes], tail: _End, log_time_ms: in
         return None
     key, start = header.request_api_key, found["start"]
     is_forwarded = found["forwarded"] == b"true"
-    is_follower = key == FETCH_KEY and _REPLICA_ID.search(start) is not None
+    is_follower = _is_follower(header, found)
     acks = 0 if key == PRODUCE_KEY and _ACKS_0.match(start) else -1
     is_exempt = is_forwarded or is_request_quota_exempt(key, acks=acks, is_follower=is_follower)
     is_charged = not (is_forwarded or is_follower)

@@ -198,6 +198,31 @@ def test_of_a_line_without_its_end_only_the_time_is_known() -> None:
         assert (found.request, found.cut_ms) == (None, None)
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        changed(FETCH_V12, ('"replicaId":-1', '"replicaId":2')),
+        changed(
+            FETCH_V17_THROTTLED,
+            ('"request":{', '"request":{"replicaState":{"replicaId":2,"replicaEpoch":5},'),
+        ),
+        changed(CREATE_TOPICS_V7_REFUSED, ('"isForwarded":false', '"isForwarded":true')),
+    ],
+    ids=["follower", "follower of v17", "forwarded"],
+)
+def test_a_cut_line_of_a_request_that_no_quota_charges_makes_nothing_uncertain(line: bytes) -> None:
+    found = refused(line[: line.index(b'"response":')])
+    assert (found.request, found.cut_ms) == (None, None)
+
+
+def test_a_client_cannot_imitate_a_follower_by_its_names() -> None:
+    name = r"{\"replicaId\":2"
+    line = changed(
+        FETCH_V12, ("billing-consumer", name), ('"request":{', f'"request":{{"clusterId":"{name}",')
+    )
+    assert refused(line[: line.index(b'"response":')]).cut_ms == T0_MS + 423
+
+
 def test_a_name_cannot_imitate_an_end_of_the_line() -> None:
     imitation = PRODUCE_V9[PRODUCE_V9.index(b'"connection"') :].replace(b"User:checkout", b"User:root")
     name = imitation.decode().replace('"', '\\"')

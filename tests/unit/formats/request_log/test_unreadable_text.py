@@ -6,6 +6,7 @@ import pytest
 
 from kquota_spark.formats.messages.messages import storable_text
 from kquota_spark.formats.request_log.line import RequestLogParser, Unreadable
+from kquota_spark.model.measure.points import PointKind
 from tests.support.logs.log_lines import changed
 from tests.support.logs.text_lines import (
     CREATE_TOPICS_27,
@@ -16,6 +17,7 @@ from tests.support.logs.text_lines import (
     PRODUCE_0102,
     PRODUCE_27,
     PRODUCE_27_AT_DEBUG,
+    T_MS,
 )
 
 PARSER = RequestLogParser()
@@ -158,3 +160,80 @@ def test_what_stands_after_a_request_is_the_name_of_a_logger() -> None:
     broken = changed(PRODUCE_27, ("(kafka.request.logger)", "(,listener:SASL_PLAINTEXT,clientInformation)"))
     with pytest.raises(Unreadable, match="no end as Kafka"):
         PARSER.parse(broken)
+
+
+def refused(line: bytes) -> Unreadable:
+    with pytest.raises(Unreadable) as raised:
+        PARSER.parse(line)
+    return raised.value
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        # All three are places that hold anything: a cut that begins and ends in one leaves a line in its form.
+        ("aborted_transactions=[]", "aborted_transactions=[{producer_id=1,first_\0r_id=9,first_offset=8}]"),
+        ("buffer=java.nio.HeapByteBuffer", "buffer=java.nio.\0ByteBuffer"),
+        ("file=/data/orders-0/", "file=/data/\0s-0/"),
+    ],
+    ids=["aborted transactions", "buffer", "file"],
+)
+def test_a_fetch_whose_middle_was_cut_out_has_no_size(old: str, new: str) -> None:
+    line = FETCH_27.replace(old.encode(), new.encode(), 1)
+    assert line != FETCH_27
+    found = refused(line)
+    assert str(found) == "text form: the middle of the line was cut out"
+    assert found.request is not None
+    assert (found.request.point_kind, found.request.charged_bytes) == (PointKind.UNSIZED, None)
+    assert found.request.client_id == "reader"
+
+
+def test_a_client_id_may_hold_the_byte_that_marks_a_cut() -> None:
+    read = PARSER.parse(changed(PRODUCE_27, ("clientId=shop", "clientId=sh\0p")))
+    assert read == PARSER.parse(PRODUCE_27)._replace(client_id="sh\0p")
+
+
+def cut_ms(line: bytes) -> int | None:
+    found = refused(line)
+    assert found.request is None
+    return found.cut_ms
+
+
+# More than a client id can have, so that the header of the line is surely a whole one.
+MANY = ",".join(f"{{partition={number},fetch_offset=0}}" for number in range(1_500))
+
+
+def test_a_long_cut_fetch_of_a_follower_makes_nothing_uncertain() -> None:
+    follower = changed(
+        FETCH_27, ("{replica_id=-1", "{replica_id=2"), ("partitions=[", f"partitions=[{MANY},")
+    )
+    assert cut_ms(follower[:40_000]) is None
+    consumer = changed(FETCH_27, ("partitions=[", f"partitions=[{MANY},"))
+    assert cut_ms(consumer[:40_000]) == T_MS
+
+
+def test_a_client_id_cannot_imitate_the_cut_fetch_of_a_follower() -> None:
+    imitation = "clientId=x, correlationId=1) -- {replica_id=2,"
+    # By a newline in a client id, its client cuts the line where it wants.
+    at_newline = changed(FETCH_27, ("clientId=reader", imitation))
+    assert cut_ms(at_newline[: at_newline.index(b"replica_id=2,") + 13]) == T_MS
+    # The longest client id; after it stands the end that the broker wrote.
+    name = imitation + "y" * (32_767 - len(imitation) + len("clientId="))
+    longest = changed(FETCH_27, ("clientId=reader", name), ("partitions=[", f"partitions=[{MANY},"))
+    assert cut_ms(longest[:40_000]) == T_MS
+    assert cut_ms(longest[: longest.index(b"yy") + 32_000]) == T_MS
+
+
+def test_a_line_that_ends_in_its_client_id_is_cut_if_a_quota_charges_its_api() -> None:
+    for line, name in (
+        (PRODUCE_27, b"clientId=sh"),
+        (FETCH_27, b"clientId=re"),
+        (PRODUCE_0102, b"client_id=sh"),
+    ):
+        assert cut_ms(line[: line.index(name) + len(name)]) is not None
+    metadata = changed(PRODUCE_27, ("apiKey=PRODUCE", "apiKey=METADATA"))
+    assert cut_ms(metadata[: metadata.index(b"op, correlationId")]) is None
+    old = changed(PRODUCE_0102, ("api_key=0", "api_key=3"))
+    assert cut_ms(old[: old.index(b"op} -- ")]) is None
+    # Of a name that may go on nothing is known.
+    assert cut_ms(metadata[: metadata.index(b"DATA, apiVersion")]) == T_MS
