@@ -128,13 +128,15 @@ select 1 from requests
 where cluster_id = ? and record_time_ms >= ? and kind = 'request' and quota_type = 'fetch'
   and point_kind in {_EMPTY} limit 1
 """  # noqa: S608 - numbers of ours
+# A converted fetch has topics and no size. Of a line that could not be read nobody knows what it brought.
 _RUNS = f"""
 with fetches as (
   select broker_id, "user", client_id, record_time_ms, observed_throttle_ms, point_kind,
          (point_kind = {PointKind.FETCH.value} and charged_bytes > {_DELIVERED_BYTES} and len(topics) > 0)
-         or point_kind = {PointKind.SHARE_FETCH.value} as is_delivery
+         or point_kind = {PointKind.SHARE_FETCH.value}
+         or (point_kind = {PointKind.UNSIZED.value} and (kind = 'unreadable' or len(topics) > 0)) as is_delivery
   from requests
-  where cluster_id = ? and kind = 'request' and record_time_ms >= ? and quota_type = 'fetch'
+  where cluster_id = ? and kind in ('request', 'unreadable') and record_time_ms >= ? and quota_type = 'fetch'
 ), starving as (select distinct broker_id, "user", client_id from fetches where point_kind in {_EMPTY}),
 runs as (
   select *, count(*) filter (is_delivery) over (

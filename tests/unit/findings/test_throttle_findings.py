@@ -18,6 +18,7 @@ from kquota_spark.findings.throttle_findings import (
     throttle_findings,
 )
 from kquota_spark.model.measure.apis import Api
+from kquota_spark.model.measure.points import PointKind
 from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.model.simulation.broker import Broker, Simulation
 from kquota_spark.model.simulation.clients import Behaviour, Client
@@ -280,3 +281,37 @@ def test_before_2_5_a_batch_beyond_ten_windows_never_arrives(
     assert [finding.kind for finding in found] == kinds
     if kinds:
         assert found[0].sentence.startswith("got nothing for ")
+
+
+CONVERTED: dict[str, Any] = {
+    "point_kind": int(PointKind.UNSIZED),
+    "charged_bytes": None,
+    "topics": ["orders"],
+}
+"""For an old client: the log has the size after the conversion only."""
+CUT: dict[str, Any] = {
+    "kind": "unreadable",
+    "point_kind": int(PointKind.UNSIZED),
+    "charged_bytes": None,
+    "topics": [],
+}
+"""In a line of which only the ends can be read: whether records came is not known."""
+UNSENT: dict[str, Any] = {"point_kind": int(PointKind.UNSIZED), "charged_bytes": None, "topics": []}
+"""Without a response: nothing came."""
+
+
+@pytest.mark.parametrize(("between", "kinds"), [(CONVERTED, []), (CUT, []), (UNSENT, [Kind.STARVED])])
+def test_a_consumer_that_may_have_got_records_between_is_not_starved(
+    tmp_path: Path, between: dict[str, Any], kinds: list[Kind]
+) -> None:
+    # Ten throttles of 9 s; after each of them a fetch that was not throttled.
+    fetch = {"user": "bob", "client_id": "reader", "api_key": int(Api.FETCH), "quota_type": "fetch"}
+    empty = {"point_kind": int(PointKind.THROTTLED_FETCH), "charged_bytes": 0, "observed_throttle_ms": 9_000}
+    rows = []
+    for number in range(10):
+        rows.append(request(2 * number, T0_MS + number * 10_000, **fetch, **empty, topics=[]))
+        rows.append(request(2 * number + 1, T0_MS + number * 10_000 + 9_000, **{**fetch, **between}))
+    write_table(tmp_path, "requests", *rows)
+    write_table(tmp_path, "usage", usage(300))
+    found = findings(Settings(cluster_id="demo", tables=str(tmp_path)), kinds=[Kind.STARVED])
+    assert [finding.kind for finding in found] == kinds
