@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 import time
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -133,6 +135,13 @@ def _order(item: tuple[BucketKey, list[Stretch]]) -> tuple[int, str, str, str, T
     return broker_id, quota_type.value, bucket.user, bucket.client_id, bucket.custom_tags
 
 
+def gaps_at(gaps: Sequence[tuple[int, int]], second_ms: int) -> tuple[tuple[int, int], ...]:
+    """Gaps that reach into a second; `gaps` (epoch ms, the end exclusive) are in order of their ends."""
+    # A broker whose lines are often cut has thousands of gaps, and nearly all of them ended long ago.
+    ended = bisect_right(gaps, second_ms, key=itemgetter(1))
+    return tuple(gap for gap in gaps[ended:] if gap[0] < second_ms + 1_000)
+
+
 class _Stretches:
     """Collects requests into what `judge_bucket` takes, copies of a line left out."""
 
@@ -189,10 +198,8 @@ class _Stretches:
         for (identity, second, _), (governed, points) in self._points.items():
             broker_id, quota_type, principal, client_id = identity
             second_ms = second * 1_000
-            reaching = (
-                gap for gap in gaps.get(broker_id, ()) if gap[0] < second_ms + 1_000 and gap[1] > second_ms
-            )
-            governing = governed.relied_on._replace(gaps=tuple(reaching))
+            reaching = gaps_at(gaps.get(broker_id, ()), second_ms)
+            governing = governed.relied_on._replace(gaps=reaching)
             stretch = Stretch(
                 second_ms, principal.name, client_id, governing, governed.level, governed.rule,
                 governed.rule_version, sorted(points),
@@ -200,10 +207,10 @@ class _Stretches:
             buckets[BucketKey(broker_id, quota_type, governed.bucket)].append(stretch)
         return buckets
 
-    def _gaps(self, horizon_ms: int) -> dict[int, tuple[tuple[int, int], ...]]:
+    def _gaps(self, horizon_ms: int) -> dict[int, list[tuple[int, int]]]:
         """By broker what its rings lack or have too much: before the log, where lines were cut, and at restarts.
 
-        See `audit.gaps.log_gaps`.
+        In order of their ends; see `audit.gaps.log_gaps`.
         """
         gaps = {broker_id: sorted(inner) for broker_id, inner in self._inner.items()}
         for broker_id, begins in self._beginnings.items():
@@ -211,6 +218,8 @@ class _Stretches:
                 gaps[broker_id] = [(0, begins.complete_from_ms), *gaps.get(broker_id, ())]
         gaps[CONTROLLER_ID] = [gap for of_broker in gaps.values() for gap in of_broker]
         return {
-            broker_id: tuple((from_ms, to_ms + horizon_ms) for from_ms, to_ms in of_broker)
+            broker_id: [
+                (from_ms, to_ms + horizon_ms) for from_ms, to_ms in sorted(of_broker, key=itemgetter(1))
+            ]
             for broker_id, of_broker in gaps.items()
         }

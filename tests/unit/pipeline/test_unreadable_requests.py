@@ -13,7 +13,7 @@ from kquota_spark.model.quotas.rules import RuleBook, stretches
 from kquota_spark.model.replay.replay import Cause, Outcome
 from kquota_spark.pipeline.charges import charges_of
 from kquota_spark.pipeline.ingest import IngestSettings, MessageReader, parsed
-from kquota_spark.replay.files import Replay, replay_files
+from kquota_spark.replay.files import Replay, gaps_at, replay_files
 from tests.support.logs.log_lines import FETCH_V12, METADATA_V12, PRODUCE_V9, T0_MS, changed
 from tests.support.spark.queries import change
 
@@ -117,3 +117,29 @@ def test_a_point_has_no_other_field_than_that_of_a_readable_line() -> None:
         charges_of(in_table(line), RequestCoverage()).select(names).to_pylist() for line in (PRODUCE_V9, LONG)
     )
     assert unsized == {**sized, "amount": 0, "kind": PointKind.UNSIZED}
+
+
+class Looked(tuple[int, int]):
+    """A gap that counts how often it is looked at."""
+
+    times = 0
+
+    def __getitem__(self, place: int) -> int:  # type: ignore[override]
+        Looked.times += 1
+        return super().__getitem__(place)
+
+
+def test_of_gaps_that_ended_long_ago_few_are_looked_at_for_a_second() -> None:
+    # A cut each ten seconds for 28 hours; each reaches 12 s beyond its end.
+    gaps = [Looked((at_ms, at_ms + 22_000)) for at_ms in range(0, 100_000_000, 10_000)]
+    assert len(gaps) == 10_000
+    Looked.times = 0
+    # Those that begin at 99,980 s (it ends at 100,002 s) and 99,990 s.
+    assert gaps_at(gaps, 99_999_000) == ((99_980_000, 100_002_000), (99_990_000, 100_012_000))
+    # 14 halvings of 10,000, and one look at each of the two that are left.
+    assert Looked.times <= 16
+
+
+def test_a_gap_reaches_into_a_second_that_it_touches() -> None:
+    gaps = [(0, 500), (900, 1_000), (900, 1_001), (1_999, 3_000), (2_000, 3_000)]
+    assert gaps_at(gaps, 1_000) == ((900, 1_001), (1_999, 3_000))
