@@ -89,8 +89,8 @@ def share_consumers(clients: Iterable[ShareConsumer]) -> list[Finding]:
             Kind.SHARE_FETCH,
             Severity.WARNING if client.total_delay_ms else Severity.INFO,
             client_text(client.user, client.client_id),
-            f"sent {client.share_fetches:,} fetches as a share consumer, or in the format of an old client: "
-            "consumer_byte_rate counts them, and the log does not have their size. "
+            f"sent {client.share_fetches:,} fetches without a size in the log: as a share consumer, in an old format, "
+            "or in lines that could not be read; consumer_byte_rate counts them. "
             "The bytes in usage are without them, and verdicts of the bucket are uncertain; "
             f"the total delay of {client.total_delay_ms:,} ms is the brokers'",
             "read the byte rate of the client from JMX (kquota collect); a client id of its own keeps the bucket of "

@@ -169,9 +169,9 @@ def _share_notes(sharers: Sharers | None) -> list[str]:
     if sharers is None or not sharers.share_fetches:
         return []
     note = (
-        f"the log does not have the size of {sharers.share_fetches:,} requests in that hour (of share consumers "
-        "mostly), so the bytes seen are without them and the verdicts around them are uncertain; the throttles are the "
-        "broker's"
+        f"the log does not have the size of {sharers.share_fetches:,} requests in that hour (share consumers, old "
+        "formats, or lines that could not be read); the bytes seen are without them; the verdicts around them are "
+        "uncertain; the throttles are the broker's"
     )
     return [note]
 

@@ -63,7 +63,8 @@ def test_findings_name_the_clients(config: tuple[str, str]) -> None:
         ("warning", "user ANONYMOUS, client id sharer"),
     ]
     assert rows[1]["finding"].startswith(
-        "sent 38 fetches as a share consumer, or in the format of an old client: consumer_byte_rate counts them"
+        "sent 38 fetches without a size in the log: as a share consumer, in an old format, or in lines that could not "
+        "be read; consumer_byte_rate counts them"
     )
     assert rows[1]["evidence"][0]["total_delay_ms"] == 15_206
 
@@ -72,7 +73,8 @@ def test_explain_says_what_is_missing(config: tuple[str, str]) -> None:
     asked = ("explain", "--type", "fetch", "--user", "ANONYMOUS", "--client-id")
     (note,) = [one for one in as_json(*asked, "mixed", *config)["notes"] if "share consumers" in one]
     assert note.startswith(
-        "the log does not have the size of 54 requests in that hour (of share consumers mostly)"
+        "the log does not have the size of 54 requests in that hour (share consumers, old formats, or lines that could "
+        "not be read)"
     )
     assert not [one for one in as_json(*asked, "c1", *config)["notes"] if "share consumers" in one]
 
