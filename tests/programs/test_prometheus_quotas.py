@@ -121,7 +121,7 @@ def test_every_alert_names_only_labels_that_it_has(labels: dict[str, set[str]]) 
 
 def test_every_alert_has_a_severity_a_route_and_a_section_of_the_runbook() -> None:
     alerts = _alerts()
-    assert len(alerts) == 15
+    assert len(alerts) == 16
     for alert in alerts:
         assert set(alert["labels"]) == {"severity", "route"}, alert["alert"]
         assert alert["labels"]["severity"] in ("page", "ticket", "info"), alert["alert"]

@@ -139,7 +139,7 @@ def test_a_wrong_place_of_the_tables_is_said_once(cluster: InMemoryCluster, comm
     cluster.config.write_text("cluster_id: demo\ntables: s3://bucket/x\n", encoding="utf-8")
     code, out, err = run(*command.split(), "--config", str(cluster.config))
     mistake = (
-        "tables: s3: is not a place for them, expected a path on this machine, or a URI of s3a, abfss, gs"
+        "tables: scheme s3 is not supported, expected a path on this machine, or a URI of s3a, abfss, gs"
     )
     assert (code, out, err) == (1, "", f"kquota: {cluster.config}: {mistake}: write s3a://\n")
 
@@ -150,5 +150,5 @@ def test_a_wrong_place_of_the_tables_is_a_warning_where_the_command_names_anothe
     cluster.config.write_text("cluster_id: demo\ntables: s3://bucket/x\n", encoding="utf-8")
     tables = str(cluster.root / "tables")
     code, _, err = run("violations", "--config", str(cluster.config), "--tables", tables)
-    assert (code, err.count("tables: s3: is not a place"), err.count("\n")) == (0, 1, 1)
+    assert (code, err.count("tables: scheme s3 is not supported"), err.count("\n")) == (0, 1, 1)
     assert err.startswith("kquota: warning: ")
