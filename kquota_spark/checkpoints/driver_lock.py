@@ -22,7 +22,7 @@ _IN_USE = f"checkpoints {{where}} are in use by another driver (pid {{pid}}): {_
 def driver_lock(checkpoints: str, name: str, in_use: str = _IN_USE) -> Iterator[None]:
     """Hold the lock of a set of queries; the file says which process has it, for `kill`.
 
-    Checkpoints on an object store are left to Spark's own commit protocol, which lets one of two writers win.
+    An object store has no locks: there the driver that started last works, see `checkpoints.runs`.
 
     Args:
         checkpoints: root of the checkpoints.

@@ -15,6 +15,20 @@ Gap = tuple[int, int]
 """Lines of a broker's log are missing between these times, epoch ms, the end exclusive."""
 
 
+def gaps_at(gaps: Sequence[Gap], second_ms: int, horizon_ms: int = 0) -> tuple[Gap, ...]:
+    """Gaps that reach into a second, each with what a ring remembers after its end.
+
+    Args:
+        gaps: of one broker, in order of their ends.
+        second_ms: start of the second, epoch ms.
+        horizon_ms: for how long a ring remembers; 0 where the gaps have that already.
+    """
+    # A broker whose lines are often cut has thousands of gaps, and nearly all of them ended long ago.
+    ended = bisect_right(gaps, second_ms - horizon_ms, key=itemgetter(1))
+    later = ((from_ms, to_ms + horizon_ms) for from_ms, to_ms in gaps[ended:])
+    return tuple(gap for gap in later if gap[0] < second_ms + 1_000)
+
+
 class ToldWindows(NamedTuple):
     """What one broker told of its windows, and when that held (epoch ms, the end exclusive); None: it did not tell."""
 
@@ -73,11 +87,7 @@ class Known(NamedTuple):
 
     def gaps_at(self, broker_id: int, second_ms: int, horizon_ms: int) -> tuple[Gap, ...]:
         """Gaps that reach into a second, each with what a ring remembers after its end."""
-        gaps = self.gaps.get(broker_id, ())
-        # A broker whose lines are often cut has thousands of gaps, and nearly all of them ended long ago.
-        ended = bisect_right(gaps, second_ms - horizon_ms, key=itemgetter(1))
-        later = ((from_ms, to_ms + horizon_ms) for from_ms, to_ms in gaps[ended:])
-        return tuple(gap for gap in later if gap[0] < second_ms + 1_000)
+        return gaps_at(self.gaps.get(broker_id, ()), second_ms, horizon_ms)
 
 
 class IpLimit(NamedTuple):

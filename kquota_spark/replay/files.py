@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import time
-from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,6 +25,7 @@ from kquota_spark.model.replay.log_beginning import LogBeginning, Restarts, cut_
 from kquota_spark.model.replay.replay import Verdict
 from kquota_spark.pipeline.charges import CLIENT_KEYS, charges_of
 from kquota_spark.pipeline.ingest import request_batch
+from kquota_spark.pipeline.known import gaps_at
 from kquota_spark.pipeline.restarts import broker_lines
 from kquota_spark.process.notices import say
 from kquota_spark.replay.log_lines import line_parts, log_lines
@@ -133,13 +133,6 @@ def _parsed(
 def _order(item: tuple[BucketKey, list[Stretch]]) -> tuple[int, str, str, str, Tags]:
     broker_id, quota_type, bucket = item[0]
     return broker_id, quota_type.value, bucket.user, bucket.client_id, bucket.custom_tags
-
-
-def gaps_at(gaps: Sequence[tuple[int, int]], second_ms: int) -> tuple[tuple[int, int], ...]:
-    """Gaps that reach into a second; `gaps` (epoch ms, the end exclusive) are in order of their ends."""
-    # A broker whose lines are often cut has thousands of gaps, and nearly all of them ended long ago.
-    ended = bisect_right(gaps, second_ms, key=itemgetter(1))
-    return tuple(gap for gap in gaps[ended:] if gap[0] < second_ms + 1_000)
 
 
 class _Stretches:

@@ -99,9 +99,7 @@ _NOTED_EVERY = 50
 _BEGINNINGS = (MID_STREAM, BROKER_START)
 _ATTEMPTS = 5
 _MOST_FILES = 50
-"""Of `log_gaps`: it gets one with each new gap, and all are read whenever something may be new."""
-
-
+"""Maximum files of `log_gaps` before they are put together: each new gap adds one, and each look reads them all."""
 _newest_ms = attrgetter("newest_ms")
 
 

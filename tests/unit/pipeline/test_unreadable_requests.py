@@ -13,7 +13,8 @@ from kquota_spark.model.quotas.rules import RuleBook, stretches
 from kquota_spark.model.replay.replay import Cause, Outcome
 from kquota_spark.pipeline.charges import charges_of
 from kquota_spark.pipeline.ingest import IngestSettings, MessageReader, parsed
-from kquota_spark.replay.files import Replay, gaps_at, replay_files
+from kquota_spark.pipeline.known import gaps_at
+from kquota_spark.replay.files import Replay, replay_files
 from tests.support.logs.log_lines import FETCH_V12, METADATA_V12, PRODUCE_V9, T0_MS, changed
 from tests.support.spark.queries import change
 
