@@ -38,6 +38,8 @@ _WORKERS = ("-n", "3", "--dist", "loadscope", "--no-loadscope-reorder")
 
 Two workers leave two cores idle for a third of the time, while servers start.
 """
+_SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""JVM of brokers that live for seconds: compiling costs more than it gives. Tests that run alone have production's."""
 _AT_MOST_AGAIN = 3
 """More failures than this are not those of a busy machine."""
 _PURE = ("tests/architecture", "tests/unit", "tests/property", "tests/programs")
@@ -100,6 +102,8 @@ def _pytest(name: str, arguments: Sequence[str], directory: Path, cache: Path) -
     written = (f"--junitxml={report}", f"--seconds={directory / name}.json", "-o", f"cache_dir={cache}")
     # The same seed in all runs: what fails because of what was drawn fails again.
     environment = {**os.environ, "KQUOTA_SEED": str(SEED)}
+    if "-n" in arguments:
+        environment.setdefault("KAFKA_JVM_PERFORMANCE_OPTS", _SHORT_LIVED)
     command = [sys.executable, "-m", "pytest", *arguments, *written]
     code = subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
     return (Counts.of(report) if report.is_file() else Counts()), code

@@ -7,6 +7,7 @@ import contextlib
 import os
 import random
 import secrets
+import shlex
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -122,7 +123,7 @@ def _zookeeper(directory: Path, java: str, port: int, jars: Jars) -> Server:
     # What is lost when the machine loses its power is of no interest here, and a sync can take seconds.
     options = ["-Xmx256m", "-Dzookeeper.forceSync=no", logging.java_option, "-cp", _all_of(jars)]
     main = ["org.apache.zookeeper.server.ZooKeeperServerMain", "zoo.cfg"]
-    return Server(directory.name, directory, port, (java, *_UTC, *options, *main))
+    return Server(directory.name, directory, port, (java, *_UTC, *_performance(), *options, *main))
 
 
 def _broker(
@@ -137,7 +138,7 @@ def _broker(
     logging = request_logging(settings, jars.broker)
     _write(directory, {_PROPERTIES: properties, logging.name: logging.text})
     class_path = os.pathsep.join([*(str(jar.resolve()) for jar in settings.class_path), _all_of(jars)])
-    start = (java, *_UTC, "-Xmx512m", logging.java_option, "-cp", class_path)
+    start = (java, *_UTC, *_performance(), "-Xmx512m", logging.java_option, "-cp", class_path)
     format_command: tuple[str, ...] = ()
     if settings.kraft:
         # A cluster id is 16 random bytes; one that begins with a dash would be taken for an option.
@@ -160,6 +161,11 @@ def _write(directory: Path, files: Mapping[str, str]) -> None:
         # The broker's file holds the passwords of its users.
         path.touch(mode=0o600)
         path.write_text(text, encoding="ascii")
+
+
+def _performance() -> list[str]:
+    # The variable of Kafka's own scripts; the JVM's defaults without it.
+    return shlex.split(os.environ.get("KAFKA_JVM_PERFORMANCE_OPTS", ""))
 
 
 def _all_of(jars: Jars) -> str:
