@@ -20,7 +20,7 @@ from tests.support.chance import drawn
 from tests.support.logs.jmx_messages import telegraf
 from tests.support.places import ROOT
 from tests.support.spark import durable_steps
-from tests.support.spark.quick import QUICK
+from tests.support.spark.class_archive import quick_environment, quick_words
 
 LINES = 9_000
 COPIES = len(range(0, LINES, 3))
@@ -137,8 +137,8 @@ def started(
     """
     name, *options = job
     program = [f"jobs/{name}"] if steps is None else [durable_steps.__file__, f"jobs/{name}"]
-    command = [str(Path(sys.executable).with_name("spark-submit")), *QUICK, *arguments, *program]
-    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_CONF_DIR": str(ROOT / "conf")}
+    command = [str(Path(sys.executable).with_name("spark-submit")), *quick_words(), *arguments, *program]
+    environment = {**os.environ, **quick_environment()}
     environment.update(steps or {})
     with (config.parent / "audit.log").open("ab") as log:
         return subprocess.Popen(

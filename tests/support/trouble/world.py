@@ -29,7 +29,7 @@ from kquota_spark.formats.messages.messages import HEARTBEAT
 from tests.support.clusters.zookeeper_edits import set_quota
 from tests.support.places import ROOT
 from tests.support.small_disk import small_disk
-from tests.support.spark.quick import QUICK
+from tests.support.spark.class_archive import quick_environment, quick_words
 from tests.support.trouble.parts import Part
 from tests.support.trouble.proxy import Proxy, proxy
 
@@ -77,7 +77,6 @@ policies:
 _PORT = re.compile(r"^(?:clientPort=|listeners=PLAINTEXT://127.0.0.1:)([0-9]+)$", re.MULTILINE)
 _DISK_BYTES = 1 << 30
 _RUN_S = 600.0
-_SPARK = {"PYSPARK_PYTHON": sys.executable, "SPARK_CONF_DIR": str(ROOT / "conf")}
 
 
 class Shipped(NamedTuple):
@@ -120,7 +119,7 @@ class World:
     def run(self, *command: str, config: Path | None = None) -> subprocess.CompletedProcess[str]:
         """A command or job to its end, with the settings of all parts or other ones."""
         program = _command(command, config or self.config)
-        environment = {**os.environ, **_SPARK}
+        environment = {**os.environ, **quick_environment()}
         return subprocess.run(
             program, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=_RUN_S, check=False
         )
@@ -191,7 +190,9 @@ def world(root: Path) -> Iterator[World]:
             "exporter": ("exporter", "--port", str(exporter), "--interval", "2s"),
         }
         for name, command in commands.items():
-            found.parts[name] = Part(name, _command(command, found.config), root / f"{name}.log", _SPARK)
+            found.parts[name] = Part(
+                name, _command(command, found.config), root / f"{name}.log", quick_environment()
+            )
         yield found
 
 
@@ -209,7 +210,7 @@ def _command(command: tuple[str, ...], config: Path) -> list[str]:
     name, *options = command
     if name.startswith("jobs/"):
         submit = str(Path(sys.executable).with_name("spark-submit"))
-        return [submit, *QUICK, "--driver-memory", "1g", name, "--config", str(config), *options]
+        return [submit, *quick_words(), "--driver-memory", "1g", name, "--config", str(config), *options]
     return [sys.executable, "-m", "kquota_spark.cli.main", name, "--config", str(config), *options]
 
 
