@@ -1,9 +1,10 @@
 """The audit as a program, in the order of its flow.
 
 queries: from topics to tables. stages: what workers do, and what they write. task_reports: what the driver hears of it.
-commit: what the driver does with it.
+commit: what the driver does with it. upkeep: what keeps the tables quick meanwhile.
 
 Rooms, in reading order: gaps, past.
 
-In reading order: progress, audit_metrics, task_reports, own_clock, violations, commit, spark, stages, queries, job.
+In reading order: progress, audit_metrics, task_reports, own_clock, violations, commit, upkeep, spark, stages, queries,
+job.
 """

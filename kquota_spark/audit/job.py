@@ -17,6 +17,7 @@ from kquota_spark.audit.gaps.lost_samples import expired_samples
 from kquota_spark.audit.progress import Progress, raise_failure
 from kquota_spark.audit.queries import QUERIES, Started, close_all_windows, start_query, wanted_queries
 from kquota_spark.audit.spark import require_pinned_threads, spark_session
+from kquota_spark.audit.upkeep import begin_upkeep
 from kquota_spark.audit.violations import rebuild_all_violations
 from kquota_spark.checkpoints.checkpoints import JMX, LOG
 from kquota_spark.checkpoints.driver_lock import driver_lock
@@ -84,6 +85,7 @@ def run_audit(
         runs = {name: begun_run(settings, name) for name in names}
         if begun:
             rebuild_all_violations(settings)
+        begin_upkeep(settings, names, stack)
         run = _Run(session, settings, check, ask_brokers, stop, metrics, runs)
         try:
             if is_once or is_drained:

@@ -18,6 +18,7 @@ from kquota_spark.quotas.stored import stored_leaders
 from kquota_spark.schema.quota_tables import PARTITION_LEADERS
 from kquota_spark.store.durable import sync_commit
 from kquota_spark.store.storage import delta_errors, place_of, storage_options
+from kquota_spark.store.table_log import set_log_properties
 
 _log = logging.getLogger(__name__)
 
@@ -68,12 +69,16 @@ class LeaderWatcher(Polling):
     def _opened(self) -> DeltaTable:
         uri = place_of(self._settings.tables, PARTITION_LEADERS.name)
         with delta_errors(f"{uri}: cannot be opened as a Delta table"):
-            return DeltaTable.create(
+            opened = DeltaTable.create(
                 uri,
                 PARTITION_LEADERS.arrow_schema(),
                 mode="ignore",
+                configuration=PARTITION_LEADERS.log_properties,
                 storage_options=storage_options(self._settings),
             )
+            set_log_properties(opened, PARTITION_LEADERS)
+            sync_commit(opened)
+            return opened
 
     def _row(self, change: LeaderChange) -> dict[str, Any]:
         return {

@@ -62,6 +62,7 @@ QUOTA_RULES = Table(
         string("source", "zookeeper, admin or file"),
     ),
     partition_by=("level",),
+    is_short_lived=True,
 )
 
 PARTITION_LEADERS = Table(

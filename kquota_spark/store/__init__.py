@@ -1,8 +1,9 @@
 """Delta tables without Spark: `parts` writes files where the rows are, `commits` commits them once, in the driver.
 
 `storage` builds the paths of tables and checkpoints, opens them, and turns errors of Delta into ours. `quota_rows`
-separates the rows of sources from rules. `durable` has a local disk take what was written.
+separates the rows of sources from rules. `durable` has a local disk take what was written. `table_log` keeps the logs
+short.
 
-In reading order: storage, durable, parts, commits, files, quota_rows, time_limit, reading, rows, rules_tables,
-creation, following.
+In reading order: storage, durable, parts, commits, files, quota_rows, time_limit, reading, rows, table_log,
+rules_tables, creation, following.
 """

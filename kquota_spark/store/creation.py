@@ -17,6 +17,7 @@ from kquota_spark.store.durable import sync_commit
 from kquota_spark.store.reading import query
 from kquota_spark.store.rules_tables import open_rules_table
 from kquota_spark.store.storage import arrow_files, delta_errors, delta_table, place_of, storage_options
+from kquota_spark.store.table_log import set_log_properties
 
 _WRITTEN_BY_THE_JOB: tuple[Table, ...] = (
     REQUESTS, USAGE, DECISIONS, VIOLATIONS, JMX_SAMPLES, BROKER_CONFIGS, LOG_GAPS
@@ -48,8 +49,8 @@ def create_table(settings: Settings, declared: Table) -> None:
             partition_by=list(declared.partition_by),
             name=declared.name,
             description=declared.grain,
-            configuration={
-                "delta.checkpointInterval": "100",
+            configuration=declared.log_properties
+            | {
                 "delta.dataSkippingStatsColumns": ",".join(declared.skip_by),
                 VERSION_PROPERTY: str(SCHEMA_VERSION),
             },
@@ -76,6 +77,7 @@ def _extend(table: DeltaTable, declared: Table, path: str) -> None:
         )
     if not _is_within(pa.struct(wanted), pa.struct(found)):
         write_deltalake(table, wanted.empty_table(), mode="append", schema_mode="merge")
+    set_log_properties(table, declared)
     if version < SCHEMA_VERSION:
         # Last: a start that is cut off before this does it again.
         table.alter.set_table_properties({VERSION_PROPERTY: str(SCHEMA_VERSION)}, raise_if_not_exists=False)

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.store.storage import MissingTableError, delta_errors, delta_table, log_actions
+from kquota_spark.store.table_log import KEPT_ENTRIES
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 _MOST_COMMITS = 200
 """Of one look; the rest waits for the next one."""
-_TOO_FAR = 5_000
+_TOO_FAR = KEPT_ENTRIES // 2
 """Commits behind; further back than that nothing is read again, the log may not reach there."""
 
 
@@ -61,7 +62,10 @@ class DeltaCommits:
                 if before is None or version < before or version - before > _TOO_FAR:
                     return NewCommits((), None, is_fresh=True, version=version)
                 through = min(version, before + _MOST_COMMITS)
-                added = [add for number in range(before + 1, through + 1) for add in self._added(number)]
+                try:
+                    added = [add for number in range(before + 1, through + 1) for add in self._added(number)]
+                except FileNotFoundError:  # the log was cleaned meanwhile
+                    return NewCommits((), None, is_fresh=True, version=version)
         except MissingTableError:
             self._table = self._read_through = None
             return None

@@ -24,6 +24,7 @@ from kquota_spark.store.durable import sync_commit
 from kquota_spark.store.quota_rows import OF_SOURCES, SOURCE_LEVEL, known_through_ms, source_filter
 from kquota_spark.store.rows import arrow_rows, entity_columns, rows_in_ms
 from kquota_spark.store.storage import arrow_files, committed, delta_errors, place_of
+from kquota_spark.store.table_log import set_log_properties
 
 _log = logging.getLogger(__name__)
 
@@ -36,17 +37,6 @@ _MOST_NAMED = 1_000
 _EDIT = ("entity", "key", "version", "changed_at", "changed_before")
 _MOST_FILES = 50
 """Of `quota_changes`: it gets one with each second in which somebody edits quotas."""
-_PROPERTIES: Mapping[str, Mapping[str, str]] = {
-    # The watcher commits once a second, and every commit lists the whole log: 20 ms with a short log, 85 ms
-    # with 3,000 entries, over a second with those of a day. Nobody reads old versions: the rules have their
-    # own history. A reader that opened the table keeps its files for ten minutes.
-    QUOTA_RULES.name: {
-        "delta.logRetentionDuration": "interval 10 minutes",
-        "delta.deletedFileRetentionDuration": "interval 10 minutes",
-        "delta.checkpointInterval": "100",
-    },
-    QUOTA_CHANGES.name: {"delta.checkpointInterval": "100"},
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,7 +330,7 @@ def open_rules_table(root: str, table: Table, storage: dict[str, str] | None) ->
             table.arrow_schema(),
             mode="ignore",
             partition_by=list(table.partition_by),
-            configuration=dict(_PROPERTIES[table.name]),
+            configuration=table.log_properties,
             storage_options=storage,
         )
         # An earlier release had fewer columns: their rows read as null in the new ones.
@@ -348,6 +338,7 @@ def open_rules_table(root: str, table: Table, storage: dict[str, str] | None) ->
         declared = Schema.from_arrow(table.arrow_schema()).fields
         if added := [field for field in declared if field.name not in held]:
             opened.alter.add_columns(added)
+        set_log_properties(opened, table)
         sync_commit(opened)
         return opened
 

@@ -267,3 +267,25 @@ def _files_with(pattern: re.Pattern[str]) -> set[str]:
 def test_each_file_that_commits_has_the_disk_take_it() -> None:
     assert _files_with(_COMMIT) - _files_with(_SYNC) == set()
     assert "kquota_spark/store/commits.py" in _files_with(_COMMIT)
+
+
+def _makes_a_table_that_cleans_its_log(node: ast.AST) -> bool:
+    """Whether `node` makes a Delta table without the properties that its declaration has about the log."""
+    match node:
+        case ast.Call(func=function, keywords=given) if ast.unparse(function).endswith("DeltaTable.create"):
+            told = [ast.unparse(each.value) for each in given if each.arg == "configuration"]
+            return not any(".log_properties" in text for text in told)
+    return False
+
+
+def test_each_table_is_made_with_the_log_properties_of_its_declaration() -> None:
+    """So no writer can forget: commits to a table with these properties do not list its log to clean it."""
+    assert [where for where, node in outside() if _makes_a_table_that_cleans_its_log(node)] == []
+    assert _files_with(re.compile(r"DeltaTable\.create\(")) == _files_with(
+        re.compile(r"set_log_properties\(")
+    ) - {"kquota_spark/store/table_log.py"}
+
+
+def test_a_table_made_without_them_would_be_found() -> None:
+    texts = ("DeltaTable.create(uri, schema)", "DeltaTable.create(uri, schema, configuration={})")
+    assert all(_makes_a_table_that_cleans_its_log(ast.parse(text, mode="eval").body) for text in texts)

@@ -33,6 +33,7 @@ from kquota_spark.store.storage import (
     place_of,
     storage_options,
 )
+from kquota_spark.store.table_log import set_log_properties
 
 _HOUR_MS = 3_600_000
 _IN_USE = "another process maintains these tables (pid {pid}, lock in {where}): let one schedule run kquota maintain"
@@ -90,6 +91,8 @@ def maintain(
                 yield from _expired(table, name, first_kept, is_dry_run)
                 yield from _compacted(table, name, first_kept, closed, is_dry_run)
                 yield replace(_vacuumed(table, name, hours, is_dry_run), note=kept_for)
+        if not is_dry_run:
+            _clean_logs(settings)
 
 
 def _closed(settings: Settings) -> date | None:
@@ -183,11 +186,19 @@ def _file_hours(settings: Settings, now_ms: int) -> tuple[int, str]:
 def _vacuumed(table: DeltaTable, name: str, hours: int, is_dry_run: bool) -> Step:
     # Full: files that a killed job wrote and never committed too.
     removed = table.vacuum(hours, dry_run=is_dry_run, enforce_retention_duration=False, full=True)
-    if not is_dry_run:
-        table.create_checkpoint()
-        sync_commit(table)  # the entries that it replaces go next
-        table.cleanup_metadata()
     return Step(name, "remove files", "", len(removed))
+
+
+def _clean_logs(settings: Settings) -> None:
+    """Remove log entries that are older than the retention of each table; commits do not."""
+    for declared in TABLES:
+        table = _open(settings, declared.name)
+        if table is None:
+            continue
+        with delta_errors(f"the log of table {declared.name}"):
+            table.create_checkpoint()
+            sync_commit(table)  # the entries that it replaces go next
+            table.cleanup_metadata()
 
 
 def roll_up_agreement(
@@ -216,15 +227,17 @@ def roll_up_agreement(
     path = place_of(settings.tables, AGREEMENT.name)
     schema = AGREEMENT.arrow_schema()
     with delta_errors(f"table {AGREEMENT.name} cannot be written at {path}"):
-        DeltaTable.create(
+        created = DeltaTable.create(
             path,
             schema=schema,
             mode="ignore",
             partition_by=list(AGREEMENT.partition_by),
             name=AGREEMENT.name,
             description=AGREEMENT.grain,
+            configuration=AGREEMENT.log_properties,
             storage_options=storage_options(settings),
         )
+        set_log_properties(created, AGREEMENT)
         write_deltalake(
             path,
             pa.Table.from_pylist(rows, schema=schema),
