@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 
-from kquota_spark.audit.gaps.log_gaps import GapWatch
+from kquota_spark.audit.gaps.gap_watch import GapWatch
 from kquota_spark.audit.own_clock import OwnClock
 from kquota_spark.audit.task_reports import TaskReport, TaskReports
 from kquota_spark.audit.violations import EpisodeFold, Judged, judged_of, seconds_by_place, violated_seconds
@@ -88,8 +88,9 @@ class Sink:
                 commits.require_there(parts)
                 commits.add(parts, batch)
             if name == REQUESTS.name and self.gaps is not None:
+                there = commits.paths_of(batch) if name in done else [part.path for part in parts]
                 # Their seconds are judged by the next micro-batch at the earliest.
-                self.gaps.follow(reports, number)
+                self.gaps.follow(reports, number, there, commits.version)
         # The rules may have changed since: what counts is what was committed.
         decided = self._commits[DECISIONS.name].rows_of(batch) if DECISIONS.name in done else None
         if decided is None:

@@ -12,7 +12,7 @@ from py4j.protocol import Py4JNetworkError
 
 from kquota_spark.audit.audit_metrics import AuditMetrics
 from kquota_spark.audit.commit import Sink
-from kquota_spark.audit.gaps.log_gaps import GapWatch
+from kquota_spark.audit.gaps.gap_watch import GapWatch
 from kquota_spark.audit.gaps.lost_samples import expired_samples
 from kquota_spark.audit.progress import Progress, raise_failure
 from kquota_spark.audit.queries import QUERIES, Started, close_all_windows, start_query, wanted_queries

@@ -67,8 +67,8 @@ class Stages:
             if charges.is_full:
                 yield from charges.batches()
         report = TaskReport(
-            REQUESTS.name, [*writer.close()], seen.counts, brokers=[*seen.brokers], heard=[*seen.heard],
-            ahead=seen.ahead(), spans=seen.spans(), lines=seen.lines,
+            REQUESTS.name, [*writer.close()], seen.counts, brokers=[*seen.brokers], beating=[*seen.beating],
+            heard=[*seen.heard], ahead=seen.ahead(), spans=seen.spans(), lines=seen.lines,
         )  # fmt: skip
         self.reports.add(report)
         yield from charges.batches()
@@ -159,6 +159,7 @@ class _Seen:
         self._skew_ms = allowed_clock_skew_ms
         self.counts = dict.fromkeys(("rows", "unreadable", "gaps", "cut", "out_of_time"), 0)
         self.brokers: set[int] = set()
+        self.beating: set[int] = set()
         self.heard: set[int] = set()
         self._ahead: dict[int, Ahead] = {}
         self._spans: dict[tuple[str, int], tuple[int, int, int]] = {}
@@ -179,9 +180,9 @@ class _Seen:
         newest_ms = pc.max(rows["record_time_ms"].filter(in_time)).as_py()
         if newest_ms is not None:
             self.counts["newest_ms"] = max(newest_ms, self.counts.get("newest_ms", newest_ms))
-        is_request: Any = pc.equal(rows["kind"], pa.scalar("request"))
-        brokers: list[Any] = rows["broker_id"].filter(is_request).unique().to_pylist()
-        self.brokers.update(brokers)
+        self.brokers.update(_brokers_of("request", rows, in_time))
+        if kinds["heartbeat"]:
+            self.beating.update(_brokers_of("heartbeat", rows, in_time))
         heard: list[Any] = rows["broker_id"].drop_null().unique().to_pylist()
         self.heard.update(heard)
         if pc.any(rows["is_out_of_time"]).as_py():
@@ -213,6 +214,12 @@ class _Seen:
 
     def spans(self) -> list[Span]:
         return [Span(*place, *span) for place, span in self._spans.items()]
+
+
+def _brokers_of(kind: str, rows: pa.RecordBatch, in_time: Any) -> list[Any]:
+    is_kind: Any = pc.equal(rows["kind"], pa.scalar(kind))
+    found: list[Any] = rows["broker_id"].filter(pc.and_(is_kind, in_time)).unique().to_pylist()
+    return found
 
 
 def _decision_counts(decisions: pa.Table) -> dict[str, int]:

@@ -44,7 +44,9 @@ class TaskReport(msgspec.Struct, frozen=True):
     counts: dict[str, int]
     """Sums for the job's own metrics; `newest_ms` is a maximum."""
     brokers: list[int] = []
-    """Whose lines they are."""
+    """Whose requests they are, those out of time left out."""
+    beating: list[int] = []
+    """Whose heartbeats, likewise."""
     heard: list[int] = []
     """Brokers of which there is a line or a heartbeat."""
     ahead: list[Ahead] = []

@@ -71,6 +71,10 @@ class BatchCommits:
             self._table.update_incremental()
         return self._table
 
+    def version(self) -> int:
+        """That of the newest commit."""
+        return self.newest().version()
+
     def has(self, batch: MicroBatch) -> bool:
         """Whether a micro-batch has been committed, by this run or by one before."""
         return batch.is_in(self.newest())
@@ -157,12 +161,16 @@ class BatchCommits:
 
     def rows_of(self, batch: MicroBatch) -> pa.Table | None:
         """The rows of a micro-batch, from its own commit; None if the table's log does not tell of one."""
+        paths = self.paths_of(batch)
+        return None if paths is None else dataset_of(self._settings, self._declared, paths).to_table()
+
+    def paths_of(self, batch: MicroBatch) -> list[str] | None:
+        """The files of a micro-batch, likewise."""
         version = self._version_of(batch)
         if version is None:
             return None
         actions = log_actions(self._settings, self._declared.name, version)
-        paths = [action["add"]["path"] for action in actions if "add" in action]
-        return dataset_of(self._settings, self._declared, paths).to_table()
+        return [action["add"]["path"] for action in actions if "add" in action]
 
     def _version_of(self, batch: MicroBatch) -> int | None:
         """The version of the table that a micro-batch made; None if its log does not tell."""

@@ -61,14 +61,28 @@ def paths_within(delta: DeltaTable, column: str, low: int, high: int) -> list[st
     ]
 
 
-def dataset_of(delta: DeltaTable, paths: Collection[str]) -> Any:
-    """Some files of a snapshot, as pyarrow reads them from an object store."""
-    from pyarrow.dataset import FileSystemDataset
+def dataset_of(where: str, storage: dict[str, str] | None, table: Table, paths: Collection[str]) -> Any:
+    """Files of a table, as pyarrow reads them from an object store; a compaction may have replaced them since.
 
-    whole: Any = delta.to_pyarrow_dataset()
-    wanted = {unquote(path) for path in paths}
-    parts = [part for part in whole.get_fragments() if unquote(part.path) in wanted]
-    return FileSystemDataset(parts, whole.schema, whole.format, whole.filesystem)
+    Args:
+        where: URI of the table.
+        storage: deltalake's options.
+        table: its declaration.
+        paths: as the Delta log names them.
+    """
+    import pyarrow as pa
+    from deltalake.fs import DeltaStorageHandler
+    from pyarrow import dataset, fs
+
+    schema = table.arrow_schema()
+    partitioned = pa.schema([field for field in schema if field.name in table.partition_by])
+    return dataset.dataset(
+        [unquote(path) for path in paths],
+        schema=schema,
+        filesystem=fs.PyFileSystem(DeltaStorageHandler(where, storage)),
+        format="parquet",
+        partitioning=dataset.partitioning(partitioned, flavor="hive"),
+    )
 
 
 def unreadable_features(delta: DeltaTable) -> str:

@@ -156,13 +156,15 @@ class Tables:
 
         Args:
             name: a table of `schema.tables`.
-            paths: as the Delta log names them; one that is not there any more is an error of the query, or, on an
-                object store, left out.
+            paths: as the Delta log names them; one that is not there any more is an error of the query.
 
         Raises:
             UserError: the table is missing or cannot be read.
         """
-        self._show(_DECLARED[name], paths, lambda: table_files.dataset_of(self._delta_table(name), paths))
+        table = _DECLARED[name]
+        self._show(
+            table, paths, lambda: table_files.dataset_of(self._where(name), self._storage, table, paths)
+        )
 
     def _show(self, table: Table, paths: Collection[str], dataset: Callable[[], Any]) -> None:
         local = local_place_of(self._root, table.name)

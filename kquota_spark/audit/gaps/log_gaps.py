@@ -1,22 +1,18 @@
 """Writes `log_gaps`, which each micro-batch judges by: lines that are missing, and where each log begins.
 
-The driver looks at its start, and whenever a micro-batch has written what may be a gap: a crash between the two is made
-good by the next start.
+`gap_watch` says when. What older files say of a broker before its first request is in the note beside the checkpoint.
 """
 
 from __future__ import annotations
 
-import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from itertools import groupby
-from operator import attrgetter
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
-from kquota_spark.audit.gaps.lost_offsets import looked_through, lost_offsets, note_compared
+from kquota_spark.audit.gaps.lost_offsets import heard_from, looked_through, lost_offsets, note_compared
 from kquota_spark.config.settings import Settings
 from kquota_spark.config.windows import rate_config
 from kquota_spark.errors import UserError
@@ -25,9 +21,7 @@ from kquota_spark.model.replay.log_beginning import (
     CUT_MS,
     MOST_LINES,
     WITHIN_MS,
-    BrokerLines,
     LogBeginning,
-    Restarts,
     cut_gap,
 )
 from kquota_spark.pipeline.ingest import set_aside
@@ -70,11 +64,6 @@ where kind = 'unreadable' and log_time_ms is not null and api_key is null and br
       and epoch_ms(from_time) <= log_time_ms - $4 and log_time_ms < epoch_ms(to_time)
   ) group by broker_id, log_time_ms // $2
 """
-_UNBEGUN = """
-select 1 from requests where cluster_id = $1 and kind = 'request' and not is_out_of_time and broker_id not in (
-  select broker_id from log_gaps where cluster_id = $1 and reason in ($2, $3)
-) limit 1
-"""
 _FIRST_LINES = """
 with mine as (
   select * from requests where cluster_id = $1 and kind in ('request', 'heartbeat') and not is_out_of_time
@@ -83,9 +72,9 @@ with mine as (
          min(record_time_ms) filter (kind = 'request') as first_ms
   from mine where broker_id not in (
     select broker_id from log_gaps where cluster_id = $1 and reason in ($2, $3)
-  ) group by all having first_ms is not null
+  ) group by all
 )
-select beginning.broker_id, complete_from_ms, record_time_ms, correlation_id, connection
+select beginning.broker_id, complete_from_ms, first_ms is not null, record_time_ms, correlation_id, connection
 from beginning left join mine on mine.broker_id = beginning.broker_id and kind = 'request'
   and record_time_ms < first_ms + $4 and not coalesce(is_forwarded, false)
 qualify row_number() over (
@@ -94,13 +83,10 @@ qualify row_number() over (
 """
 
 
-_NOTED_EVERY = 50
-"""Micro-batches: so few commits of `requests`, at most, a start has to look through."""
 _BEGINNINGS = (MID_STREAM, BROKER_START)
 _ATTEMPTS = 5
 _MOST_FILES = 50
 """Maximum files of `log_gaps` before they are put together: each new gap adds one, and each look reads them all."""
-_newest_ms = attrgetter("newest_ms")
 
 
 class LogGap(NamedTuple):
@@ -112,23 +98,45 @@ class LogGap(NamedTuple):
     reason: str
 
 
-def record_gaps(settings: Settings, through: int | None = None, restarts: Sequence[LogGap] = ()) -> list[str]:
+class Look(NamedTuple):
+    """What a micro-batch gives a reason to look at: files of `requests`, as its log names them.
+
+    Attributes:
+        number: the micro-batch.
+        rows: files with rows to look through.
+        offsets: see `lost_offsets`.
+        version: of the table with these files.
+        restarts: what the lines tell.
+    """
+
+    number: int
+    rows: Sequence[str]
+    offsets: Sequence[str] | None
+    version: int
+    restarts: Sequence[LogGap]
+
+
+def record_gaps(settings: Settings, look: Look | None = None) -> list[str]:
     """Write the rows that `log_gaps` does not have yet; what there is to say of them, a line for each cause.
 
-    For `through` see `lost_offsets`; `restarts` come from the lines of a micro-batch.
+    Without a `look` all is looked through that the note does not name.
 
     Raises:
         UserError: a table or a note cannot be read or written; what is missing is found by the next call.
     """
-    compared = lost_offsets(settings, through)
-    unseen = unseen_requests(settings, looked_through(settings))
-    found = _in_rows(settings, unseen)
+    if look is None:
+        compared = lost_offsets(settings)
+        unseen = unseen_requests(settings, looked_through(settings))
+    else:
+        compared = lost_offsets(settings, look.number, look.offsets)
+        unseen = Unseen(look.version, tuple(look.rows))
+    found, heard_from_ms = _in_rows(settings, unseen)
     # After a crash losses and restarts are found a second time.
     found += [LogGap(*around, loss.reason) for loss in compared.losses for around in loss.brokers]
-    found += restarts
+    found += () if look is None else look.restarts
     if found:
         found = _written(settings, found)
-    note_compared(settings, compared, unseen.version)
+    note_compared(settings, compared, unseen.version, heard_from_ms)
     return [*(loss.note for loss in compared.losses), *_notes(settings, found)]
 
 
@@ -190,75 +198,6 @@ def _not_in(table: DeltaTable, cluster_id: str, gaps: list[LogGap]) -> list[LogG
     ]
 
 
-class Heard(Protocol):
-    """What a task tells of the lines that it has written."""
-
-    @property
-    def counts(self) -> Mapping[str, int]:
-        """`gaps`: words of shippers of lost lines, and `cut`: lines that were cut."""
-
-    @property
-    def brokers(self) -> Iterable[int]:
-        """Whose lines."""
-
-    @property
-    def lines(self) -> Iterable[BrokerLines]:
-        """What they tell of restarts."""
-
-    @property
-    def spans(self) -> Iterable[tuple[str, int, int, int, int]]:
-        """Topic, partition, first and last offset, and how many."""
-
-
-class GapWatch:
-    """Looks for gaps at the driver's start, and when a micro-batch gives a reason."""
-
-    def __init__(self, settings: Settings, say: Callable[[str], None]) -> None:
-        self._settings, self._say = settings, say
-        self._restarts = Restarts()
-        self.on_restart: Callable[[], None] = lambda: None
-        """Called when a broker has started anew, perhaps with other settings."""
-        self._brokers: set[int] = set()
-        self._not_noted = 0
-        self._next: dict[tuple[str, int], int] = {}
-        self._recording = threading.Lock()
-
-    def record(self, through: int | None = None, restarts: Sequence[LogGap] = ()) -> None:
-        """Write what is new, and say so."""
-        with self._recording:
-            for note in record_gaps(self._settings, through, restarts):
-                self._say(note)
-        if restarts:
-            self.on_restart()
-
-    def follow(self, told: Iterable[Heard], number: int) -> None:
-        """`record` after lines of a new broker, lost or cut lines, offsets without a line, or a restart."""
-        brokers = {broker_id for each in told for broker_id in each.brokers} - self._brokers
-        is_told = any(each.counts.get("gaps") or each.counts.get("cut") for each in told)
-        is_short = self._is_short([span for each in told for span in each.spans])
-        restarts = [
-            LogGap(lines.broker_id, *around, BROKER_RESTART)
-            for lines in sorted((lines for each in told for lines in each.lines), key=_newest_ms)
-            for around in self._restarts.add(lines)
-        ]
-        self._not_noted += 1
-        # The less is left to look through, the sooner the next start is under way.
-        if brokers or is_told or is_short or restarts or self._not_noted >= _NOTED_EVERY:
-            self._brokers |= brokers
-            self._not_noted = 0
-            self.record(number, restarts)
-
-    def _is_short(self, spans: Iterable[tuple[str, int, int, int, int]]) -> bool:
-        """Whether offsets are missing in a partition, or between this micro-batch and the one before."""
-        is_short = False
-        by_place = groupby(sorted(spans), key=lambda span: span[:2])
-        for (topic, partition), found in by_place:
-            for _, _, first, last, count in found:
-                is_short |= first != self._next.get((topic, partition), first) or last - first + 1 != count
-                self._next[topic, partition] = last + 1
-        return is_short
-
-
 def _notes(settings: Settings, gaps: Iterable[LogGap]) -> list[str]:
     by_reason: dict[str, list[LogGap]] = defaultdict(list)
     for gap in gaps:
@@ -284,10 +223,11 @@ def _horizon_s(settings: Settings) -> float:
     return rate_config(settings).horizon_ms / 1_000
 
 
-def _in_rows(settings: Settings, unseen: Unseen) -> list[LogGap]:
-    """What the rows say that were not looked through before."""
+def _in_rows(settings: Settings, unseen: Unseen) -> tuple[list[LogGap], dict[int, int]]:
+    """What the rows say that were not looked through before, and `heard_from` after them."""
+    heard_from_ms = heard_from(settings)
     if unseen.paths == ():
-        return []
+        return [], heard_from_ms
     with open_tables(settings, LOG_GAPS.name) as tables:
         if unseen.paths is None:
             tables.open(REQUESTS.name)
@@ -296,12 +236,8 @@ def _in_rows(settings: Settings, unseen: Unseen) -> list[LogGap]:
         told = tables.query(_judged(settings, _TOLD), [settings.cluster_id]).rows
         found = [LogGap(broker_id, from_ms, to_ms, SHIPPER_LOST_LINES) for broker_id, from_ms, to_ms in told]
         found += _cuts(settings, tables)
-        if tables.query(_UNBEGUN, [settings.cluster_id, MID_STREAM, BROKER_START]).rows:
-            if unseen.paths is not None:
-                # What a shipper said before the first request may be in an older file.
-                tables.open(REQUESTS.name)
-            found += _beginnings(settings, tables)
-        return found
+        begun, heard_from_ms = _beginnings(settings, tables, heard_from_ms)
+        return [*found, *begun], heard_from_ms
 
 
 def _judged(settings: Settings, sql: str) -> str:
@@ -316,22 +252,36 @@ def _cuts(settings: Settings, tables: Tables) -> list[LogGap]:
     return sorted(LogGap(broker_id, *cut_gap(log_time_ms), CUT_LINE) for broker_id, log_time_ms in rows)
 
 
-def _beginnings(settings: Settings, tables: Tables) -> list[LogGap]:
-    """How the logs begin of brokers of which that is not written down."""
+def _beginnings(
+    settings: Settings, tables: Tables, heard_from_ms: Mapping[int, int]
+) -> tuple[list[LogGap], dict[int, int]]:
+    """How the logs begin of brokers of which that is not written down, and `heard_from` of those without a request.
+
+    What a shipper said before the first request may be in an older file: that is what `heard_from_ms` is for.
+    """
     asked = [settings.cluster_id, MID_STREAM, BROKER_START, WITHIN_MS, MOST_LINES]
     beginnings: dict[int, LogBeginning] = defaultdict(LogBeginning)
-    for broker_id, from_ms, *line in tables.query(_FIRST_LINES, asked).rows:
+    requested = set()
+    for broker_id, from_ms, is_requested, *line in tables.query(_FIRST_LINES, asked).rows:
         beginnings[broker_id].complete_from(from_ms)
         if line[0] is not None:
             beginnings[broker_id].add(*line)
-    found = []
+        if is_requested:
+            requested.add(broker_id)
+    found, still = [], dict(heard_from_ms)
     for broker_id, begins in beginnings.items():
         from_ms = begins.complete_from_ms or 0
+        if broker_id in heard_from_ms:
+            from_ms = min(from_ms, heard_from_ms[broker_id])
+        if broker_id not in requested:
+            still[broker_id] = from_ms
+            continue
+        still.pop(broker_id, None)
         if begins.is_broker_start:
             found.append(LogGap(broker_id, from_ms, from_ms, BROKER_START))
         else:
             found.append(LogGap(broker_id, 0, from_ms, MID_STREAM))
-    return found
+    return found, still
 
 
 class Unseen(NamedTuple):

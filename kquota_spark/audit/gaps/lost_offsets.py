@@ -12,7 +12,7 @@ retention has deleted rows of `requests`, their offsets are missing, too.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import NamedTuple
@@ -28,7 +28,7 @@ from kquota_spark.kafka.questions import first_offsets
 from kquota_spark.schema.gap_tables import EXPIRED_UNREAD, MADE_ANEW
 from kquota_spark.schema.tables import REQUESTS
 from kquota_spark.store.files import paths_within
-from kquota_spark.store.reading import Tables, open_tables
+from kquota_spark.store.reading import Tables
 from kquota_spark.store.storage import delta_table, place_of
 
 _ROWS = """
@@ -55,6 +55,8 @@ select broker_id, max(record_time_ms)
 from requests where cluster_id = $1 and topic = $2 and "partition" = $3 and broker_id is not null
   and record_time_ms is not null and not is_out_of_time and kafka_timestamp_ms < $4 group by all order by all
 """
+
+_AROUND_MS = 3_600_000
 
 
 class Covered(NamedTuple):
@@ -109,14 +111,19 @@ class _Noted(msgspec.Struct):
     query_id: str
     batch: int
     requests: int | None = None
+    heard_from_ms: dict[int, int] = {}
 
 
-def lost_offsets(settings: Settings, through: int | None = None) -> Compared:
+def lost_offsets(
+    settings: Settings, through: int | None = None, paths: Sequence[str] | None = None
+) -> Compared:
     """Compare what the micro-batches since the last comparison covered with `requests`.
 
     Args:
         settings: whose tables.
         through: the micro-batch whose lines are in `requests`; None for the last that Spark noted as done.
+        paths: the files with the lines of these micro-batches; none if it is known that no offset is missing. None if
+            their statistics have to tell.
 
     Raises:
         UserError: the checkpoint or the table cannot be read.
@@ -135,7 +142,7 @@ def lost_offsets(settings: Settings, through: int | None = None) -> Compared:
     except (OSError, ValueError, KeyError) as error:
         where = place_of(settings.checkpoints, LOG)
         raise UserError(f"checkpoint {where} cannot be read: {one_line(error)}") from error
-    return Compared(_losses(settings, covered), query_id, last)
+    return Compared(_losses(settings, covered, paths), query_id, last)
 
 
 def looked_through(settings: Settings) -> int | None:
@@ -148,13 +155,34 @@ def looked_through(settings: Settings) -> int | None:
     return None if noted is None else noted.requests
 
 
-def note_compared(settings: Settings, compared: Compared, requests: int | None = None) -> None:
-    """Remember it, with the version of `looked_through`: called when the losses are written down.
+def heard_from(settings: Settings) -> dict[int, int]:
+    """Since when brokers were heard that have sent no request yet: the earliest log time of a heartbeat, epoch ms.
+
+    Raises:
+        UserError: the note cannot be read.
+    """
+    noted = _noted(settings)
+    return {} if noted is None else noted.heard_from_ms
+
+
+def note_compared(
+    settings: Settings,
+    compared: Compared,
+    requests: int | None = None,
+    heard_from_ms: Mapping[int, int] | None = None,
+) -> None:
+    """Remember it: called when the losses are written down.
+
+    Args:
+        settings: whose checkpoints.
+        compared: through where offsets were compared.
+        requests: see `looked_through`.
+        heard_from_ms: see `heard_from`.
 
     Raises:
         UserError: it cannot be written.
     """
-    noted = _Noted(query_id=compared.query_id, batch=compared.batch, requests=requests)
+    noted = _Noted(compared.query_id, compared.batch, requests, dict(heard_from_ms or {}))
     write_note(settings, _path(settings), msgspec.json.encode(noted))
 
 
@@ -211,20 +239,38 @@ class _Missing(NamedTuple):
     is_made_anew: bool
 
 
-def _losses(settings: Settings, covered: list[Covered]) -> tuple[Loss, ...]:
+def _losses(settings: Settings, covered: list[Covered], paths: Sequence[str] | None) -> tuple[Loss, ...]:
     stretches = list(_stretches(covered))
     missing = [each for each in stretches if each.is_made_anew]
-    missing += _expired(settings, [each.covered for each in stretches if not each.is_made_anew])
+    missing += _expired(settings, [each.covered for each in stretches if not each.is_made_anew], paths)
     if not missing:
         return ()
-    # Of which brokers the lines around are, and of when, any file may say.
-    with open_tables(settings, REQUESTS.name) as tables:
+    with Tables(settings) as tables:
+        tables.open_files(REQUESTS.name, _around_them(settings, paths))
         return tuple(
             _made_anew(settings, tables, each.covered)
             if each.is_made_anew
             else _around(settings, tables, each.covered)
             for each in sorted(missing, key=lambda each: each.covered[:3])
         )
+
+
+def _around_them(settings: Settings, paths: Sequence[str] | None) -> list[str]:
+    """The files that may say of which brokers the lines around a loss are, and of when.
+
+    Of what was written before these files, the last hour is enough: shippers send a heartbeat each second. The hour is
+    one of writing, because the time of a line may be wrong. It ends with the last file before them, however long ago
+    that was, and the dates leave out old rows that were put into new files since.
+    """
+    actions = delta_table(settings, REQUESTS.name).get_add_actions(flatten=True)
+    columns = ("path", "modification_time", "partition.event_date")
+    files = list(zip(*(actions.column(name).to_pylist() for name in columns), strict=True))
+    own = set(paths or ())
+    before = [each for each in files if each[0] not in own]
+    written_ms = max((ms for _, ms, _ in before), default=0)
+    dates = sorted({date for _, _, date in before})[-2:]
+    found = [path for path, ms, date in before if ms >= written_ms - _AROUND_MS and date in dates]
+    return [*found, *own]
 
 
 def _stretches(covered: list[Covered]) -> Iterator[_Missing]:
@@ -245,12 +291,13 @@ def _stretches(covered: list[Covered]) -> Iterator[_Missing]:
             yield _Missing(stretch, is_made_anew=False)
 
 
-def _expired(settings: Settings, stretches: list[Covered]) -> Iterator[_Missing]:
+def _expired(settings: Settings, stretches: list[Covered], paths: Sequence[str] | None) -> Iterator[_Missing]:
     """The offsets that have no line and that Kafka does not have any more.
 
     What it has and gives to nobody is a marker: that of a transaction's end takes an offset.
     """
-    without = list(_without_a_line(settings, [each for each in stretches if each.end != each.start]))
+    read = [each for each in stretches if each.end != each.start]
+    without = list(_without_a_line(settings, read, paths))
     begins = first_offsets(settings, {each[:2] for each in without}) if without else {}
     for each in without:
         end = min(each.end or 0, begins.get(each[:2], each.end or 0))
@@ -258,11 +305,14 @@ def _expired(settings: Settings, stretches: list[Covered]) -> Iterator[_Missing]
             yield _Missing(each._replace(end=end), is_made_anew=False)
 
 
-def _without_a_line(settings: Settings, stretches: list[Covered]) -> Iterator[Covered]:
-    if not stretches:
+def _without_a_line(
+    settings: Settings, stretches: list[Covered], paths: Sequence[str] | None
+) -> Iterator[Covered]:
+    if not stretches or (paths is not None and not paths):
         return
-    low, high = min(each.start for each in stretches), max(each.end or 0 for each in stretches)
-    paths = paths_within(delta_table(settings, REQUESTS.name), "kafka_offset", low, high)
+    if paths is None:
+        low, high = min(each.start for each in stretches), max(each.end or 0 for each in stretches)
+        paths = paths_within(delta_table(settings, REQUESTS.name), "kafka_offset", low, high)
     with Tables(settings) as tables:
         tables.open_files(REQUESTS.name, paths)
         for each in stretches:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pyarrow as pa
 from deltalake import DeltaTable
 
+from kquota_spark.audit.gaps.gap_watch import GapWatch
 from kquota_spark.config.settings import Settings
 from kquota_spark.model.replay.log_beginning import BrokerLines
 from kquota_spark.store.creation import create_tables
@@ -40,6 +42,24 @@ def _after_t0(time: dt.datetime) -> int | None:
     return time_ms - T0_MS if time_ms else None
 
 
+class FollowedRun:
+    """A run of the job as `GapWatch` sees it: each micro-batch has the rows that were written since the one before."""
+
+    def __init__(self, settings: Settings, say: Callable[[str], None] = lambda _: None) -> None:
+        self.watch = GapWatch(settings, say)
+        self._table = DeltaTable(f"{settings.tables}/requests")
+        self._seen = self._paths()
+
+    def follow(self, told: Sequence[Told], number: int) -> None:
+        self._table.update_incremental()
+        paths = self._paths()
+        self.watch.follow(told, number, sorted(paths - self._seen), self._table.version)
+        self._seen = paths
+
+    def _paths(self) -> set[str]:
+        return {str(path) for path in pa.table(self._table.get_add_actions()).column("path").to_pylist()}
+
+
 class Told(NamedTuple):
     """What a task tells of the lines that it has written."""
 
@@ -47,3 +67,4 @@ class Told(NamedTuple):
     brokers: Sequence[int] = ()
     counts: Mapping[str, int] = {}
     lines: Sequence[BrokerLines] = ()
+    beating: Sequence[int] = ()

@@ -12,12 +12,12 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from kquota_spark.audit.gaps import log_gaps, lost_offsets
-from kquota_spark.audit.gaps.log_gaps import GapWatch, record_gaps
+from kquota_spark.audit.gaps.log_gaps import record_gaps
 from kquota_spark.config.settings import Settings
 from kquota_spark.schema.gap_tables import CUT_LINE, EXPIRED_UNREAD, MID_STREAM, SHIPPER_LOST_LINES
 from kquota_spark.store.reading import Tables
 from kquota_spark.store.rows import rows_in_ms
-from tests.support.tables.recorded_gaps import Told, settings_at, stored
+from tests.support.tables.recorded_gaps import FollowedRun, Told, settings_at, stored
 from tests.support.tables.table_rows import (
     T0_MS,
     heartbeat,
@@ -87,25 +87,81 @@ def test_a_start_reads_no_row_that_a_look_before_has_read(
     assert (1, 0, 50, SHIPPER_LOST_LINES) in stored(settings)
 
 
-def test_a_broker_that_is_new_is_looked_up_in_all_rows_once(
+def beat(settings: Settings, broker_id: int, at_ms: int) -> None:
+    write_table(Path(settings.tables), "requests", {**heartbeat(0, T0_MS + at_ms), "broker_id": broker_id})
+
+
+def test_of_a_broker_that_is_new_only_the_files_of_its_micro_batch_are_read(
     settings: Settings, opened: list[int | str]
 ) -> None:
-    # Its shipper was there 90 ms before its first request, and a look between the two.
-    write_table(Path(settings.tables), "requests", {**heartbeat(0, T0_MS), "broker_id": 5})
+    for offset in range(3):
+        lines(settings, offset)
     record_gaps(settings)
-    lines(settings, 90, broker_id=5, correlation_id=7)
+    said: list[str] = []
+    run = FollowedRun(settings, said.append)
     opened.clear()
-    assert record_gaps(settings) == [
-        "the audit begins in mid-stream of the log of broker 5: 12 s are uncertain"
-    ]
-    # The new file says that there is one, all of them say since when.
-    assert opened == [1, "all"]
-    # The heartbeat was logged 1 ms after it.
-    assert stored(settings) == [(5, None, 1, MID_STREAM)]
-    opened.clear()
-    lines(settings, 91, broker_id=5, correlation_id=8)
-    record_gaps(settings)
+    # Its shipper was there 90 ms before its first request, in a micro-batch before.
+    beat(settings, 5, 0)
+    run.follow([Told(beating=[5])], 0)
+    assert (opened, said) == ([1], [])
+    beat(settings, 5, 50)
+    run.follow([Told(beating=[5])], 1)
     assert opened == [1]
+    # Two tasks wrote two files.
+    lines(settings, 90, broker_id=5, correlation_id=7)
+    lines(settings, 91, broker_id=5, correlation_id=8)
+    run.follow([Told(brokers=[5]), Told(brokers=[5])], 2)
+    assert opened == [1, 2]
+    assert said == ["the audit begins in mid-stream of the log of broker 5: 12 s are uncertain"]
+    # The heartbeat was logged 1 ms after it.
+    assert (5, None, 1, MID_STREAM) in stored(settings)
+    lines(settings, 92, broker_id=5, correlation_id=9)
+    run.follow([Told(brokers=[5])], 3)
+    assert opened == [1, 2]
+
+
+def test_what_a_shipper_said_before_the_first_request_is_there_after_a_restart(
+    settings: Settings, opened: list[int | str]
+) -> None:
+    # Heard of in one run, by its start or in a micro-batch of it, and requests come in the next one.
+    beat(settings, 5, 0)
+    record_gaps(settings)
+    run = FollowedRun(settings)
+    beat(settings, 6, 10)
+    run.follow([Told(beating=[6])], 0)
+    opened.clear()
+    lines(settings, 90, broker_id=5, correlation_id=7)
+    lines(settings, 91, broker_id=6, correlation_id=7)
+    record_gaps(settings)
+    assert opened == [2]
+    assert stored(settings) == [(5, None, 1, MID_STREAM), (6, None, 11, MID_STREAM)]
+
+
+def test_files_that_were_put_together_since_are_read_for_missing_offsets(
+    settings: Settings, opened: list[int | str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kafka_begins(monkeypatch)
+    ran(settings, {"0": 0}, batch=0)
+    record_gaps(settings)
+    run = FollowedRun(settings)
+    lines(settings, 0, 1)
+    ran(settings, {"0": 2}, batch=1)
+    run.follow([Told([("log", 0, 0, 1, 2)], [1])], 1)
+    lines(settings, 2)
+    ran(settings, {"0": 3}, batch=2)
+    run.follow([Told([("log", 0, 2, 2, 1)], [1])], 2)
+    DeltaTable(f"{settings.tables}/requests").optimize.compact()
+    opened.clear()
+    # Offset 3 has no line, and that of 2 is in a file which is no part of the table any more.
+    lines(settings, 4)
+    ran(settings, {"0": 5}, batch=3)
+    run._seen |= run._paths()
+    table = DeltaTable(f"{settings.tables}/requests")
+    newest = pa.table(table.get_add_actions(flatten=True)).sort_by("modification_time")["path"][-1].as_py()
+    run.watch.follow([Told([("log", 0, 4, 4, 1)], [1])], 3, [newest], table.version)
+    assert [row for row in stored(settings) if row[-1] == EXPIRED_UNREAD] == [(1, 2, 4, EXPIRED_UNREAD)]
+    # 2 with the offsets, then those and the compacted one with what is around.
+    assert opened == [2, 3]
 
 
 def test_all_rows_are_read_again_where_the_log_of_the_table_does_not_say_what_is_new(
@@ -158,15 +214,28 @@ def test_of_offsets_only_files_are_read_that_may_hold_them(
 def test_the_job_notes_how_far_it_has_looked_without_being_asked(
     settings: Settings, opened: list[int | str]
 ) -> None:
-    watch = GapWatch(settings, lambda _: None)
+    run = FollowedRun(settings)
     for number in range(101):
         lines(settings, number)
         told = Told(spans=[("log", 0, number, number, 1)], brokers=[1])
-        watch.follow([told], number)
+        run.follow([told], number)
     opened.clear()
     record_gaps(settings)
     # The first one brought a new broker, and each 50th after it is a reason by itself: 50, and 100.
     assert opened == []
+
+
+def test_a_look_that_only_notes_opens_no_file(settings: Settings, opened: list[int | str]) -> None:
+    run = FollowedRun(settings)
+    for number in range(51):
+        lines(settings, number)
+        run.follow([Told(spans=[("log", 0, number, number, 1)], brokers=[1])], number)
+        if number == 0:
+            opened.clear()
+    assert opened == []
+    # The one of number 50 noted the version with the files of all 51.
+    noted = json.loads((Path(settings.checkpoints) / "log.compared.json").read_bytes())
+    assert noted["requests"] == DeltaTable(f"{settings.tables}/requests").version()
 
 
 def cut(settings: Settings, at_ms: int) -> None:

@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from kquota_spark.audit.gaps import log_gaps
-from kquota_spark.audit.gaps.log_gaps import GapWatch, record_gaps
+from kquota_spark.audit.gaps.log_gaps import record_gaps
 from kquota_spark.config.settings import Settings
 from kquota_spark.model.replay.log_beginning import BrokerLines, StartSign
 from kquota_spark.schema.gap_tables import (
@@ -22,7 +22,7 @@ from kquota_spark.schema.gap_tables import (
     SHIPPER_LOST_LINES,
 )
 from kquota_spark.schema.tables import REQUESTS
-from tests.support.tables.recorded_gaps import Told, settings_at, stored
+from tests.support.tables.recorded_gaps import FollowedRun, Told, settings_at, stored
 from tests.support.tables.table_rows import T0_MS, heartbeat, request, unreadable, write_table
 
 MOMENT = dt.datetime.fromtimestamp(T0_MS / 1_000, dt.UTC)
@@ -146,11 +146,12 @@ def test_lines_that_were_cut_leave_a_gap_of_ten_seconds_each_recorded_once(tmp_p
     write_table(tables, "requests", cut(1, 12_000))
     assert record_gaps(settings) == []
     said: list[str] = []
-    watch = GapWatch(settings, said.append)
+    run = FollowedRun(settings, said.append)
     write_table(tables, "requests", cut(3, 500))
-    watch.follow([Told(counts={"cut": 0})], 0)
+    run.follow([Told(counts={"cut": 0})], 0)
     assert said == []
-    watch.follow([Told(counts={"cut": 1})], 1)
+    write_table(tables, "requests", cut(3, 600))
+    run.follow([Told(counts={"cut": 1})], 1)
     assert said == ["lines of broker 3 were cut: verdicts around them are uncertain (log_gaps)"]
 
 
@@ -177,17 +178,17 @@ def test_a_restart_of_a_broker_is_recorded_once_and_its_settings_are_asked_for(t
     settings = settings_at(tmp_path)
     asked: list[int] = []
     said: list[str] = []
-    watch = GapWatch(settings, said.append)
-    watch.on_restart = lambda: asked.append(len(stored(settings)))
+    run = FollowedRun(settings, said.append)
+    run.watch.on_restart = lambda: asked.append(len(stored(settings)))
     before = BrokerLines(1, T0_MS + 900, ["10.0.0.1:9092"], [])
     after = BrokerLines(1, T0_MS + 5_000, [], [StartSign(T0_MS + 4_000, None, "10.0.0.1:9092", False)])
-    watch.follow([Told(lines=[before])], 0)
+    run.follow([Told(lines=[before])], 0)
     assert (stored(settings), asked) == ([], [])
-    watch.follow([Told(lines=[after])], 1)
+    run.follow([Told(lines=[after])], 1)
     assert stored(settings) == [(1, 901, 4_000, BROKER_RESTART)]
     assert (asked, said) == ([1], ["broker 1 was restarted: 12 s are uncertain"])
     # A micro-batch that runs again after a crash tells the same.
-    again = GapWatch(settings, said.append)
+    again = FollowedRun(settings, said.append)
     again.follow([Told(lines=[before]), Told(lines=[after])], 1)
     again.follow([Told(lines=[before])], 2)
     assert len(stored(settings)) == 1
@@ -196,22 +197,23 @@ def test_a_restart_of_a_broker_is_recorded_once_and_its_settings_are_asked_for(t
 def test_the_driver_looks_when_a_task_tells_of_a_new_broker_or_of_a_shipper(tmp_path: Path) -> None:
     settings = settings_at(tmp_path)
     said: list[str] = []
-    watch = GapWatch(settings, said.append)
+    run = FollowedRun(settings, said.append)
     write_table(Path(settings.tables), "requests", line(1, 500, "5000-7"))
-    watch.follow([Told()], 0)
+    run.follow([Told()], 0)
     assert stored(settings) == []
-    watch.follow([Told(brokers=[1]), Told()], 1)
+    write_table(Path(settings.tables), "requests", line(1, 501, "5000-7"))
+    run.follow([Told(brokers=[1]), Told()], 1)
     assert said == ["the audit begins in mid-stream of the log of broker 1: 12 s are uncertain"]
-    write_table(Path(settings.tables), "requests", line(65, 900, "5000-7"))
-    watch.follow([Told(brokers=[1])], 2)
+    run.follow([Told(brokers=[1])], 2)
     assert len(stored(settings)) == 1
+    write_table(Path(settings.tables), "requests", line(65, 900, "5000-7"))
     told(settings, 1, 600, 800)
-    watch.follow([Told(brokers=[1, 65], counts={"gaps": 1})], 3)
+    run.follow([Told(brokers=[1, 65], counts={"gaps": 1})], 3)
     assert said[1:] == [
         "shippers lost lines: 1 new gaps in log_gaps",
         "the audit begins in mid-stream of the log of broker 65: 12 s are uncertain",
     ]
-    watch.follow([Told(brokers=[1, 65])], 4)
+    run.follow([Told(brokers=[1, 65])], 4)
     assert len(said) == 3
 
 

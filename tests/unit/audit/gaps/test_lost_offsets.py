@@ -11,11 +11,11 @@ import pytest
 from deltalake import DeltaTable
 
 from kquota_spark.audit.gaps import lost_offsets
-from kquota_spark.audit.gaps.log_gaps import GapWatch, record_gaps
+from kquota_spark.audit.gaps.log_gaps import record_gaps
 from kquota_spark.audit.progress import Progress
 from kquota_spark.config.settings import Settings
 from kquota_spark.schema.gap_tables import BROKER_START, EXPIRED_UNREAD, MADE_ANEW, MID_STREAM
-from tests.support.tables.recorded_gaps import Told, settings_at, stored
+from tests.support.tables.recorded_gaps import FollowedRun, Told, settings_at, stored
 from tests.support.tables.table_rows import T0_MS, request, write_table
 
 AT_MS = T0_MS + 3_600_000
@@ -211,17 +211,17 @@ def test_progress_tells_of_a_partition_that_ends_before_its_start(
 
 def test_a_micro_batch_tells_of_a_gap_before_it_is_judged(settings: Settings) -> None:
     said: list[str] = []
-    watch = GapWatch(settings, said.append)
+    run = FollowedRun(settings, said.append)
     ran(settings, 0, {"0": 100})
     read(settings, range(100))
-    watch.follow([Told([("log", 0, 0, 49, 50)], [1]), Told([("log", 0, 50, 99, 50)])], 0)
+    run.follow([Told([("log", 0, 0, 49, 50)], [1]), Told([("log", 0, 50, 99, 50)])], 0)
     assert losses(settings) == []
     # It is not noted as done yet. Offsets 150 to 159 have expired, and nothing else would tell it.
     ran(settings, 1, {"0": 200}, is_committed=False)
     read(settings, [*range(100, 150), *range(160, 200)])
-    watch.follow([Told([("log", 0, 160, 199, 40)], [1]), Told([("log", 0, 100, 149, 50)], [1])], 1)
+    run.follow([Told([("log", 0, 160, 199, 40)], [1]), Told([("log", 0, 100, 149, 50)], [1])], 1)
     assert losses(settings) == [(1, 149, 160, EXPIRED_UNREAD)]
     ran(settings, 2, {"0": 220}, is_committed=False)
     read(settings, range(210, 220))
-    watch.follow([Told([("log", 0, 210, 219, 10)], [1])], 2)
+    run.follow([Told([("log", 0, 210, 219, 10)], [1])], 2)
     assert losses(settings) == [(1, 149, 160, EXPIRED_UNREAD), (1, 199, 210, EXPIRED_UNREAD)]

@@ -1,0 +1,112 @@
+"""Decides when the driver looks for gaps: at its start, and when a micro-batch has written what may be one.
+
+A crash between the two is made good by the next start. A look in a micro-batch opens files that this run has written,
+and no others.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import groupby
+from operator import attrgetter
+from typing import Protocol
+
+from kquota_spark.audit.gaps.log_gaps import LogGap, Look, record_gaps
+from kquota_spark.config.settings import Settings
+from kquota_spark.model.replay.log_beginning import BrokerLines, Restarts
+from kquota_spark.schema.gap_tables import BROKER_RESTART
+
+_NOTED_EVERY = 50
+"""Micro-batches: so few commits of `requests`, at most, a start has to look through."""
+_newest_ms = attrgetter("newest_ms")
+
+
+class Heard(Protocol):
+    """What a task tells of the lines that it has written."""
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """`gaps`: words of shippers of lost lines, and `cut`: lines that were cut."""
+
+    @property
+    def brokers(self) -> Iterable[int]:
+        """Whose requests, those out of time left out."""
+
+    @property
+    def beating(self) -> Iterable[int]:
+        """Whose heartbeats, likewise."""
+
+    @property
+    def lines(self) -> Iterable[BrokerLines]:
+        """What they tell of restarts."""
+
+    @property
+    def spans(self) -> Iterable[tuple[str, int, int, int, int]]:
+        """Topic, partition, first and last offset, and how many."""
+
+
+class GapWatch:
+    """Looks for gaps at the driver's start, and when a micro-batch gives a reason."""
+
+    def __init__(self, settings: Settings, say: Callable[[str], None]) -> None:
+        self._settings, self._say = settings, say
+        self._restarts = Restarts()
+        self.on_restart: Callable[[], None] = lambda: None
+        """Called when a broker has started anew, perhaps with other settings."""
+        self._heard: set[tuple[int, bool]] = set()
+        """Brokers, and whether by a request."""
+        self._since_noted: list[str] = []
+        self._not_noted = 0
+        self._next: dict[tuple[str, int], int] = {}
+        self._recording = threading.Lock()
+
+    def record(self, look: Look | None = None) -> None:
+        """Write what is new, and say so."""
+        with self._recording:
+            for note in record_gaps(self._settings, look):
+                self._say(note)
+        if look is not None and look.restarts:
+            self.on_restart()
+
+    def follow(
+        self, told: Iterable[Heard], number: int, paths: Sequence[str] | None, version: Callable[[], int]
+    ) -> None:
+        """`record` after lines of a new broker, lost or cut lines, offsets without a line, or a restart.
+
+        Args:
+            told: by the tasks of a micro-batch.
+            number: the micro-batch.
+            paths: the files that it has in `requests`; None where the log of the table does not tell any more.
+            version: gives that of the table with these files.
+        """
+        heard = {(broker_id, False) for each in told for broker_id in each.beating}
+        heard |= {(broker_id, True) for each in told for broker_id in each.brokers}
+        is_told = any(each.counts.get("gaps") or each.counts.get("cut") for each in told)
+        is_short = self._is_short([span for each in told for span in each.spans])
+        restarts = [
+            LogGap(lines.broker_id, *around, BROKER_RESTART)
+            for lines in sorted((lines for each in told for lines in each.lines), key=_newest_ms)
+            for around in self._restarts.add(lines)
+        ]
+        self._since_noted += paths or ()
+        self._not_noted += 1
+        has_rows = is_told or not heard <= self._heard
+        # The less is left to look through, the sooner the next start is under way.
+        if has_rows or is_short or restarts or self._not_noted >= _NOTED_EVERY:
+            self._heard |= heard
+            # Rows that had been committed before this run were looked through at its start.
+            rows = (paths or ()) if has_rows else ()
+            offsets = () if not is_short else None if paths is None else self._since_noted
+            self.record(Look(number, rows, offsets, version(), restarts))
+            self._since_noted, self._not_noted = [], 0
+
+    def _is_short(self, spans: Iterable[tuple[str, int, int, int, int]]) -> bool:
+        """Whether offsets are missing in a partition, or may be between this micro-batch and the one before."""
+        is_short = False
+        by_place = groupby(sorted(spans), key=lambda span: span[:2])
+        for (topic, partition), found in by_place:
+            for _, _, first, last, count in found:
+                is_short |= first != self._next.get((topic, partition)) or last - first + 1 != count
+                self._next[topic, partition] = last + 1
+        return is_short
