@@ -14,6 +14,7 @@ STORES = {
 }
 """Object stores that all three libraries open, and the form of their URIs."""
 AZURE_KEY, AZURE_TOKEN = "azure_storage_account_key", "azure_storage_sas_token"
+GOOGLE_KEY_FILE = "google_service_account"
 """Names of deltalake's options, in small letters, that reach all three libraries."""
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
@@ -26,7 +27,7 @@ _EXPECTED = f"expected a path on this machine, or a URI of {', '.join(STORES)}"
 _NOT_ALIKE = re.compile(r"[%\[\]{}\\|^\x00-\x1f\x7f]")
 """Characters of a path that one of the three takes for a pattern, an escape or a separator."""
 _CREDENTIAL = re.compile("key|token|secret|client|tenant|authority|identity|credential|service_account|msi")
-_REACHING: dict[str, tuple[str, ...]] = {"abfss": (AZURE_KEY, AZURE_TOKEN), "gs": ()}
+_REACHING: dict[str, tuple[str, ...]] = {"abfss": (AZURE_KEY, AZURE_TOKEN), "gs": (GOOGLE_KEY_FILE,)}
 
 
 def scheme_of(place: str) -> str:
@@ -98,7 +99,7 @@ def unreached_options(roots: Collection[str], options: Collection[str]) -> Itera
             if not is_of_others and _CREDENTIAL.search(name.lower()):
                 yield (
                     f"storage_options.{name}: does not reach all nodes with {scheme}://, expected "
-                    f"{known or 'no login here'}, or the login of the environment on each node"
+                    f"{known}, or the login of the environment on each node"
                 )
 
 

@@ -11,7 +11,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kquota_spark.config.roots import AZURE_KEY, AZURE_TOKEN, azure_account, local_path, scheme_of
+from kquota_spark.config.roots import (
+    AZURE_KEY,
+    AZURE_TOKEN,
+    GOOGLE_KEY_FILE,
+    azure_account,
+    local_path,
+    scheme_of,
+)
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError, one_line
 
@@ -103,6 +110,21 @@ def _azure_file_system(settings: Settings, account: str) -> fs.FileSystem:
     return fs.AzureFileSystem(account, account_key=options.get(AZURE_KEY), sas_token=options.get(AZURE_TOKEN))
 
 
+def _google_file_system(settings: Settings, path: str) -> tuple[fs.FileSystem, str]:
+    """Google as Arrow reads it, and the path there; without a key file the login comes from the environment.
+
+    Arrow's own class takes no key file, so with one it is deltalake's, which begins below the bucket.
+    """
+    from pyarrow import fs
+
+    from kquota_spark.store.google import google_files
+
+    if all(name.lower() != GOOGLE_KEY_FILE for name in settings.storage_options):
+        return fs.GcsFileSystem(), path
+    bucket, _, below = path.partition("/")
+    return google_files(bucket, settings.storage_options), below
+
+
 def file_system(settings: Settings, place: str) -> tuple[fs.FileSystem, str]:
     """Where a path or URI is, for Arrow.
 
@@ -120,7 +142,7 @@ def file_system(settings: Settings, place: str) -> tuple[fs.FileSystem, str]:
         account, _, path = azure_account(place)
         return _azure_file_system(settings, account), path
     if scheme == "gs":
-        return fs.GcsFileSystem(), path
+        return _google_file_system(settings, path)
     raise OSError(f"{place}: no file system of {scheme} here")
 
 
@@ -144,6 +166,9 @@ def hadoop_options(settings: Settings) -> dict[str, str]:
             found[_S3A[name.lower()]] = value
         elif name.lower() in (AZURE_KEY, AZURE_TOKEN):
             found |= _azure_options(settings, name.lower(), value)
+        elif name.lower() == GOOGLE_KEY_FILE:
+            found["fs.gs.auth.type"] = "SERVICE_ACCOUNT_JSON_KEYFILE"
+            found["fs.gs.auth.service.account.json.keyfile"] = value
     if "fs.s3a.endpoint" in found:
         # An endpoint of one's own has no host name per bucket, as a rule.
         found.setdefault("fs.s3a.path.style.access", "true")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
+from deltalake.fs import DeltaStorageHandler
 from pyarrow import fs
 
 from kquota_spark.config.loader import load_settings
@@ -89,6 +91,25 @@ def test_google_is_opened_with_the_login_of_the_environment() -> None:
     assert path == "lake/kquota/usage"
 
 
+@pytest.mark.parametrize("name", ["GOOGLE_SERVICE_ACCOUNT", "google_service_account"])
+def test_a_key_file_of_google_reaches_spark_and_deltalake_and_arrow_is_given_deltalakes_files(
+    tmp_path: Path, name: str
+) -> None:
+    file = tmp_path / "key.json"
+    login = dict.fromkeys(("client_email", "private_key", "private_key_id"), "")
+    file.write_text(json.dumps({"disable_oauth": True, **login}), "utf-8")
+    settings = Settings(tables="gs://lake/kquota", storage_options={name: str(file)})
+    assert hadoop_options(settings) == {
+        "fs.gs.auth.type": "SERVICE_ACCOUNT_JSON_KEYFILE",
+        "fs.gs.auth.service.account.json.keyfile": str(file),
+    }
+    assert storage_options(settings) == settings.storage_options
+    files, path = file_system(settings, "gs://lake/kquota/usage")
+    assert isinstance(files, fs.PyFileSystem)
+    assert isinstance(files.handler, DeltaStorageHandler)
+    assert path == "kquota/usage"
+
+
 def test_a_place_that_no_library_of_the_workers_opens_is_an_error() -> None:
     with pytest.raises(OSError, match=r"^hdfs://namenode/t: no file system of hdfs here$"):
         file_system(Settings(), "hdfs://namenode/t")
@@ -99,7 +120,7 @@ def test_a_place_that_no_library_of_the_workers_opens_is_an_error() -> None:
     [
         (_AZURE, "AZURE_CLIENT_SECRET", "AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_TOKEN"),
         (_AZURE, "account_key", "AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_TOKEN"),
-        ("gs://lake/t", "google_service_account", "no login here"),
+        ("gs://lake/t", "google_service_account_key", "GOOGLE_SERVICE_ACCOUNT"),
     ],
 )
 @pytest.mark.parametrize("value", ["x", "${KQUOTA_NO_SECRET}"])

@@ -1,0 +1,42 @@
+"""Google's object store with a key file, for Arrow: its own class takes none, so deltalake's client opens the files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+from deltalake.fs import DeltaStorageHandler
+from pyarrow import fs
+
+
+class _WithBytes:
+    """A file of deltalake that takes what Arrow writes: buffers, where deltalake wants bytes."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+    def write(self, data: Any) -> Any:
+        return self._file.write(bytes(data))
+
+
+class _Files(DeltaStorageHandler):
+    """deltalake's files, which Arrow can write to."""
+
+    def open_output_stream(self, path: str, metadata: Mapping[str, str] | None = None) -> pa.PythonFile:
+        """A file to write; an object is there when the file was closed."""
+        made = self._handler.open_output_stream(path, None if metadata is None else dict(metadata))
+        return pa.PythonFile(_WithBytes(made), mode="w")  # type: ignore[arg-type]
+
+
+def google_files(bucket: str, options: Mapping[str, str]) -> fs.FileSystem:
+    """The files of a bucket, by their paths below it.
+
+    Args:
+        bucket: its name.
+        options: deltalake's, with the key file.
+    """
+    return fs.PyFileSystem(_Files(f"gs://{bucket}", dict(options)))
