@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,7 @@ from kquota_spark.audit.spark import require_pinned_threads, spark_session
 from kquota_spark.audit.upkeep import begin_upkeep
 from kquota_spark.audit.violations import rebuild_all_violations
 from kquota_spark.checkpoints.checkpoints import JMX, LOG
-from kquota_spark.checkpoints.driver_lock import driver_lock
+from kquota_spark.checkpoints.driver_lease import Hold, StoppedWaitingError, only_driver
 from kquota_spark.checkpoints.lineage import require_lineage
 from kquota_spark.checkpoints.runs import Run, begun_run
 from kquota_spark.config.governor import make_governor
@@ -71,9 +71,9 @@ def run_audit(
     metrics = AuditMetrics(settings)
     say(f"checking the topics of {settings.kafka.bootstrap_servers} and the tables under {settings.tables}")
     names = _checked(settings, queries)
-    with ExitStack() as stack:
+    with suppress(StoppedWaitingError), ExitStack() as stack:
         stack.callback(stop.end)
-        _lock(settings, names, stack)
+        holds = _held(settings, names, stack, stop)
         stack.enter_context(metrics.served())
         begun = _prepared(settings, names, is_new_lineage=is_new_lineage)
         say(f"reading the quotas of {settings.cluster_id} ({settings.quotas.source})")
@@ -82,7 +82,7 @@ def run_audit(
         session = spark_session(settings, f"kquota-audit {settings.cluster_id}")
         stack.callback(session.stop)
         stop.hold_jvm(session)
-        runs = {name: begun_run(settings, name) for name in names}
+        runs = {name: begun_run(settings, name, holds[name]) for name in names}
         if begun:
             rebuild_all_violations(settings)
         begin_upkeep(settings, names, stack)
@@ -108,10 +108,14 @@ def _checked(settings: Settings, queries: Sequence[str]) -> list[str]:
     return wanted
 
 
-def _lock(settings: Settings, names: Sequence[str], stack: ExitStack) -> None:
-    """Take the locks of the queries, before anything is written: a driver that is refused has changed nothing."""
-    for name in names:
-        stack.enter_context(driver_lock(settings.checkpoints, name))
+def _held(settings: Settings, names: Sequence[str], stack: ExitStack, stop: StopRequest) -> dict[str, Hold]:
+    """Locks or leases of the queries, taken before anything is written: a driver that is refused changes nothing."""
+    return {
+        name: stack.enter_context(
+            only_driver(settings, settings.checkpoints, name, say=say, is_stopped=stop.wait)
+        )
+        for name in names
+    }
 
 
 def _prepared(settings: Settings, names: Sequence[str], *, is_new_lineage: bool) -> list[str]:
@@ -188,6 +192,8 @@ class _Run:
         self.metrics.look_at_tables()
         while not self.stop.wait(_POLL_S):
             self.check()
+            for run in self.runs.values():
+                run.hold.check()
             is_active = any(query.isActive for query, _ in started)
             for query, sink in started:
                 if (

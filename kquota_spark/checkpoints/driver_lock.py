@@ -12,17 +12,16 @@ from kquota_spark.errors import UserError
 from kquota_spark.store.storage import local_place_of
 
 LOCK_NAME = "driver.lock"
-
-
 _STOP_IT = "stop it first, or give checkpoints: another path"
-_IN_USE = f"checkpoints {{where}} are in use by another driver (pid {{pid}}): {_STOP_IT}"
+IN_USE = f"checkpoints {{where}} are in use by another driver (pid {{pid}}): {_STOP_IT}"
+"""What a driver is told that comes second."""
 
 
 @contextmanager
-def driver_lock(checkpoints: str, name: str, in_use: str = _IN_USE) -> Iterator[None]:
+def driver_lock(checkpoints: str, name: str, in_use: str = IN_USE) -> Iterator[None]:
     """Hold the lock of a set of queries; the file says which process has it, for `kill`.
 
-    An object store has no locks: there the driver that started last works, see `checkpoints.runs`.
+    An object store has no locks: see `checkpoints.driver_lease`.
 
     Args:
         checkpoints: root of the checkpoints.

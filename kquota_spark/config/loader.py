@@ -53,8 +53,8 @@ _SECRETS = {
 }  # fmt: skip
 """Keys whose values, and those below them, stand in no message: as those of `Settings` that no `repr` shows."""
 _ROOTS = ("tables", "tables.location", "checkpoints")
-_LEAST_MS = {"maintain.file_retention": ("24 h", 86_400_000)}
-"""Shortest times; a file that a worker has written and the driver will commit must not go meanwhile."""
+_LEAST_MS = {"maintain.file_retention": ("24 h", 86_400_000), "stream.lease_time": ("3 s", 3_000)}
+"""Shortest times; a file that a worker has written and the driver will commit must not go meanwhile, nor its lease."""
 _NEEDED = {Webhook: {"secret": ", a webhook needs secret: 16 characters or more; it signs the messages"}}
 """What to write where a key is missing."""
 _OF_TABLES = {"location": "tables", "requests": "kept_requests"}

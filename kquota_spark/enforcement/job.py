@@ -19,7 +19,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kquota_spark.checkpoints.driver_lock import driver_lock
+from kquota_spark.checkpoints.driver_lease import only_driver
 from kquota_spark.config.enforcer_logins import for_enforcer
 from kquota_spark.config.settings import Settings
 from kquota_spark.enforce.changes import LogEntry, Mode
@@ -209,7 +209,7 @@ def run_enforcement(settings: Settings, tell: Tell, *, is_once: bool) -> None:
     if not is_once:
         require_java()
     with ExitStack() as stack:
-        stack.enter_context(driver_lock(settings.checkpoints, QUERY))
+        stack.enter_context(only_driver(settings, settings.checkpoints, QUERY))
         edges = stack.enter_context(enforcement_edges(settings, is_patient=True))
         publisher = (
             stack.enter_context(DecisionPublisher(for_enforcer(settings)))

@@ -17,7 +17,7 @@ import pyarrow as pa
 from deltalake import write_deltalake
 
 from kquota_spark.checkpoints.checkpoints import LOG
-from kquota_spark.checkpoints.driver_lock import driver_lock
+from kquota_spark.checkpoints.driver_lease import only_driver
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.formats.messages.messages import MessageFormat
@@ -61,7 +61,7 @@ def backfill(
         UserError: a file cannot be read, was appended before, or the job is running; files before it stay appended.
     """
     # Delta on a local file system takes one writer at a time.
-    with driver_lock(settings.checkpoints, LOG):
+    with only_driver(settings, settings.checkpoints, LOG) as hold:
         create_tables(settings)
         rows = query(settings, [REQUESTS.name], _KNOWN, [settings.cluster_id]).rows
         known = {topic.split(":")[1]: (topic.split(":", 2)[2], lines) for topic, lines in rows}
@@ -76,6 +76,7 @@ def backfill(
             found = _append(settings, broker_id, path, f"{ARCHIVED}{identity}:{_stored_name(path)}")
             known[identity] = (_stored_name(path), found.lines)
             done(found)
+            hold.require()
 
 
 def _shown(path: Path | str) -> str:

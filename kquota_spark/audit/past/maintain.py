@@ -19,7 +19,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from kquota_spark.audit.past.closed import closed_through_ms, seconds_of
 from kquota_spark.checkpoints.checkpoints import oldest_unfinished
-from kquota_spark.checkpoints.driver_lock import driver_lock
+from kquota_spark.checkpoints.driver_lease import Hold, only_driver
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.schema.tables import AGREEMENT, DECISIONS, TABLES, USAGE
@@ -75,7 +75,8 @@ def maintain(
         )
     # deltalake takes two compactions of the same files at the same time, and each row is there twice.
     kquota = place_of(settings.tables, "_kquota")
-    with nullcontext() if is_dry_run else driver_lock(kquota, "maintain", _IN_USE):
+    only = nullcontext(Hold()) if is_dry_run else only_driver(settings, kquota, "maintain", _IN_USE)
+    with only as hold:
         closed = _closed(settings)
         if closed is None:
             raise UserError(f"nothing to maintain: no second under {settings.tables} has been judged yet")
@@ -83,6 +84,7 @@ def maintain(
             _roll_up(settings, closed, roll_ups)
         hours, kept_for = _file_hours(settings, now_ms)
         for name in _DATED:
+            hold.require()
             table = _open(settings, name)
             if table is None or table.version() == 0:
                 continue
