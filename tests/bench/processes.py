@@ -7,10 +7,10 @@ import signal
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Kind = Literal["jvm", "driver", "workers"]
 """JVMs, the Python of the driver, and the Python workers of Spark with the daemons that fork them."""
@@ -24,32 +24,68 @@ def process_cpu_s(pid: int) -> float:
     return sum(map(int, _stat(pid)[11:13])) / _TICKS_PER_S
 
 
-def session_cpu_s(session: int) -> dict[Kind, float]:
-    """CPU seconds of all processes of a session so far, by kind, with those that ended and were waited for."""
+def session_cpu_s(session: int, nodes: Sequence[int] = ()) -> dict[Kind, float]:
+    """CPU seconds of all processes of a job so far, by kind, with those that ended and were waited for.
+
+    Args:
+        session: id of the session of its driver.
+        nodes: Spark's daemons whose executors it has.
+    """
     found: dict[Kind, float] = {"jvm": 0.0, "driver": 0.0, "workers": 0.0}
-    for pid in _members(session):
+    for pid in _of_job(session, nodes):
         with suppress(OSError):  # it has ended
             found[_kind(pid)] += sum(map(int, _stat(pid)[11:15])) / _TICKS_PER_S
     return found
 
 
-def job_cpu_s(session: int, broker_pid: int) -> dict[str, float]:
+class Held(NamedTuple):
+    """What processes hold at a time.
+
+    Attributes:
+        bytes: memory (VmRSS).
+        files: open files, sockets and pipes among them.
+        threads: how many.
+    """
+
+    bytes: int
+    files: int
+    threads: int
+
+
+def session_held(session: int) -> dict[Kind, Held]:
+    """What the processes of a session hold now, by kind."""
+    found: dict[Kind, Held] = {"jvm": Held(0, 0, 0), "driver": Held(0, 0, 0), "workers": Held(0, 0, 0)}
+    for pid in _members(session):
+        with suppress(OSError):  # it has ended
+            if not _is_fork(pid):
+                status = _status(pid)
+                files = sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
+                size = int(status.get("VmRSS", "0 kB").split()[0]) * 1_024
+                before = found[_kind(pid)]
+                found[_kind(pid)] = Held(
+                    before.bytes + size, before.files + files, before.threads + int(status["Threads"])
+                )
+    return found
+
+
+def job_cpu_s(session: int, broker_pid: int, nodes: Sequence[int] = ()) -> dict[str, float]:
     """CPU seconds so far of all processes of a job, and of the broker that it reads from, by kind."""
-    return dict([*session_cpu_s(session).items(), ("broker", process_cpu_s(broker_pid))])
+    return dict([*session_cpu_s(session, nodes).items(), ("broker", process_cpu_s(broker_pid))])
 
 
 class PeakMemory:
-    """The most memory that the processes of a session had together while the block ran, in bytes by kind.
+    """The most memory that the processes of a job had together while the block ran, in bytes by kind.
 
     The kernel keeps the peak of each process (VmHWM). Peaks of processes that are there at the same time are added, so
     pages that forked workers share count for each of them.
 
     Args:
-        session: id of the session.
+        session: id of the session of its driver.
+        nodes: Spark's daemons whose executors it has.
     """
 
-    def __init__(self, session: int) -> None:
-        self._session = session
+    def __init__(self, session: int, nodes: Sequence[int] = ()) -> None:
+        self._session, self._nodes = session, nodes
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._run)
         self.bytes_by_kind: dict[Kind, int] = {"jvm": 0, "driver": 0, "workers": 0}
@@ -65,7 +101,7 @@ class PeakMemory:
     def _run(self) -> None:
         while not self._is_over.wait(_EVERY_S):
             now: defaultdict[Kind, int] = defaultdict(int)
-            for pid in _members(self._session):
+            for pid in _of_job(self._session, self._nodes):
                 with suppress(OSError):
                     if not _is_fork(pid):
                         now[_kind(pid)] += _peak_bytes(pid)
@@ -75,14 +111,54 @@ class PeakMemory:
 
 def end_session(session: int) -> None:
     """Kill all processes of a session, stopped ones too, and wait until they are gone."""
+    _kill_while(lambda: list(_members(session)))
+
+
+def kill_all(pids: Sequence[int]) -> None:
+    """Kill processes at once, and wait until they are gone."""
+    known = dict(_identified(pids))
+    _kill_while(lambda: [pid for pid, began in _identified(pids) if known.get(pid) == began])
+
+
+def descendants(pid: int) -> list[int]:
+    """The processes below one: its children, their children and so on, as long as the parents are there."""
+    children = defaultdict[int, list[int]](list)
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with suppress(OSError):
+                fields = _stat(int(entry.name))
+                if fields[0] not in "ZX":
+                    children[int(fields[1])].append(int(entry.name))
+    found = list(children[pid])
+    for each in found:  # it grows meanwhile
+        found += children[each]
+    return found
+
+
+def _kill_while(left: Callable[[], list[int]]) -> None:
     give_up_s = time.monotonic() + _GONE_WITHIN_S
-    while members := list(_members(session)):
+    while members := left():
         if time.monotonic() > give_up_s:
             raise SystemExit(f"processes {members} do not end")
         for pid in members:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.05)
+
+
+def _identified(pids: Sequence[int]) -> Iterator[tuple[int, str]]:
+    """Those that run, each with the time of its start: a number is given again some day."""
+    for pid in pids:
+        with suppress(OSError):
+            fields = _stat(pid)
+            if fields[0] not in "ZX":
+                yield pid, fields[19]
+
+
+def _of_job(session: int, nodes: Sequence[int]) -> Iterator[int]:
+    yield from _members(session)
+    for node in nodes:
+        yield from descendants(node)
 
 
 def _members(session: int) -> Iterator[int]:
@@ -114,6 +190,9 @@ def _kind(pid: int) -> Kind:
 
 
 def _peak_bytes(pid: int) -> int:
-    status = Path(f"/proc/{pid}/status").read_text(errors="replace")
-    found = [line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:")]
-    return int(found[0]) * 1_024 if found else 0
+    return int(_status(pid).get("VmHWM", "0 kB").split()[0]) * 1_024
+
+
+def _status(pid: int) -> dict[str, str]:
+    lines = Path(f"/proc/{pid}/status").read_text(errors="replace").splitlines()
+    return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}

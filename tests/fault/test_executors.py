@@ -1,13 +1,16 @@
-"""Executors in processes of their own, one of which is killed: the tables are those of one process."""
+"""A Spark standalone cluster with logins, whose nodes get our package from the job, leaves the tables of one process.
+
+A node is killed in mid-batch, then the driver, which is started again.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import signal
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
-
-import pytest
 
 from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.process.processes import wait_for
@@ -19,45 +22,80 @@ from tests.support.clusters.audited_topic import (
     configured,
     started,
 )
-from tests.support.spark.linked_home import linked_spark_home
+from tests.support.spark.standalone import SOON, SparkCluster, bare_python, standalone, zipped_package
 
-ON_TWO_EXECUTORS = ("--master", "local-cluster[2,1,1024]", "--executor-memory", "1g", "--driver-memory", "2g")
-
-
-def _executors(group: int) -> list[int]:
-    """Processes of Spark's executors in a process group."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        try:
-            command = (entry / "cmdline").read_bytes()
-            if b"CoarseGrainedExecutorBackend" in command and os.getpgid(int(entry.name)) == group:
-                found.append(int(entry.name))
-        except OSError:  # it has ended meanwhile
-            continue
-    return sorted(found)
+SMALL = 1_200
+"""Lines of a micro-batch: there are some left after each kill."""
 
 
-def test_two_executors_one_of_them_killed_leave_the_tables_of_one_process(
-    cluster: Cluster, calm: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SPARK_HOME", str(linked_spark_home(tmp_path / "spark")))
-    config = configured(tmp_path / "spread", cluster)
-    process = started(config, *ON_TWO_EXECUTORS)
-    try:
-        # The second micro-batch has begun, and work is left for both executors.
-        second = tmp_path / "spread" / "checkpoints" / "log" / "offsets" / "1"
-        assert wait_for(
-            lambda: (second.exists() and len(_executors(process.pid)) >= 2) or process.poll() is not None,
-            within_s=BEGUN_WITHIN_S,
-        )
-        assert process.poll() is None, "the job has ended before an executor was killed"
-        os.kill(_executors(process.pid)[0], signal.SIGKILL)
-        log = tmp_path / "spread" / "audit.log"
-        assert process.wait(RUN_S) == 0, log.read_text(encoding="utf-8")[-3_000:]
-    finally:
+class _Job:
+    """The job on a cluster, as docs/spark-cluster.md has it."""
+
+    def __init__(self, config: Path, spark: SparkCluster, package: Path, python: Path) -> None:
+        environment = {
+            "PYSPARK_PYTHON": str(python),
+            "PYTHONPATH": str(package),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+        }
+        options = (*spark.options(package), "--driver-memory", "1g")
+        self._log = config.parent / "audit.log"
+        self._batches = config.parent / "checkpoints" / "log"
+        self.process = started(config, *options, environment=environment)
+
+    def newest(self, part: str) -> int:
+        """The newest micro-batch of the query `log` of which there are offsets, or commits; -1 without any."""
+        names = [each.name for each in (self._batches / part).glob("*")]
+        return max((int(name) for name in names if name.isdigit()), default=-1)
+
+    def is_amid(self, batch: int) -> bool:
+        """Whether this micro-batch or a later one has begun and has not been committed."""
+        return self.newest("offsets") >= batch and self.newest("commits") < self.newest("offsets")
+
+    def wait(self, condition: Callable[[], bool]) -> None:
+        """Until something holds while the job runs."""
+        assert wait_for(lambda: condition() or self.process.poll() is not None, within_s=BEGUN_WITHIN_S)
+        assert self.process.poll() is None, f"the job has ended too early: {self.text()}"
+
+    def text(self) -> str:
+        """The end of what it printed."""
+        return self._log.read_text(encoding="utf-8")[-3_000:]
+
+    def kill(self) -> None:
+        """End the driver at once: its JVM and its Python."""
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)  # the executors too
-        process.wait()
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+
+def test_a_cluster_that_loses_a_node_and_its_driver_leaves_the_tables_of_one_process(
+    cluster: Cluster, calm: Run, tmp_path: Path
+) -> None:
+    config = configured(tmp_path / "spread", cluster, most_lines=SMALL)
+    package, python = zipped_package(tmp_path), bare_python(tmp_path)
+    # On the nodes there is no package but what the job brings.
+    alone = [str(python), "-c", "import pyspark, deltalake, kquota_spark"]
+    done = subprocess.run(
+        alone, cwd="/", env={"PATH": os.environ["PATH"]}, capture_output=True, text=True, check=False
+    )
+    assert done.stderr.splitlines()[-1] == "ModuleNotFoundError: No module named 'kquota_spark'"
+
+    with standalone(tmp_path / "spark", conf=SOON, python=str(python)) as spark:
+        first = _Job(config, spark, package, python)
+        try:
+            first.wait(lambda: bool(spark.executors(1) and spark.executors(2) and first.is_amid(1)))
+            lost_in = first.newest("offsets")
+            spark.kill_node(1)
+            # The same driver commits that micro-batch with the other node, and is killed in a later one.
+            first.wait(lambda: first.newest("commits") >= lost_in and first.is_amid(lost_in + 1))
+        finally:
+            first.kill()
+        assert spark.alive_nodes() == 1
+        killed_in = first.newest("offsets")
+
+        second = _Job(config, spark, package, python)
+        try:
+            assert second.process.wait(RUN_S) == 0, second.text()
+            assert second.newest("commits") > killed_in
+        finally:
+            second.kill()
     assert_equal_tables(calm.root, tmp_path / "spread")

@@ -130,20 +130,25 @@ def started(
     *arguments: str,
     job: Sequence[str] = ("audit.py", "--drain"),
     steps: Mapping[str, str] | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> subprocess.Popen[bytes]:
     """`spark-submit` of a job, as a process group of its own; its output is in audit.log.
 
-    With `steps`, which are variables of `tests.support.spark.durable_steps`, it runs through that.
+    Args:
+        config: the settings of the job.
+        arguments: of spark-submit.
+        job: the script and its options.
+        steps: variables of `tests.support.spark.durable_steps`: the job runs through that.
+        environment: further variables of the job, by name.
     """
     name, *options = job
     program = [f"jobs/{name}"] if steps is None else [durable_steps.__file__, f"jobs/{name}"]
     command = [str(Path(sys.executable).with_name("spark-submit")), *quick_words(), *arguments, *program]
-    environment = {**os.environ, **quick_environment()}
-    environment.update(steps or {})
+    variables = {**os.environ, **quick_environment(), **(steps or {}), **(environment or {})}
     with (config.parent / "audit.log").open("ab") as log:
         return subprocess.Popen(
             [*command, "--config", str(config), *options],
-            cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
+            cwd=ROOT, env=variables, stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
 
 
