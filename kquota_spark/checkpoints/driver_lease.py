@@ -22,12 +22,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kquota_spark.checkpoints.driver_lock import IN_USE, driver_lock
+from kquota_spark.checkpoints.lease_table import LeaseTable
 from kquota_spark.checkpoints.notes import read_note, write_note
 from kquota_spark.config.roots import local_path
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.process.notices import say as say_plainly
-from kquota_spark.store.leases import LeaseTable
 from kquota_spark.store.storage import place_of
 
 if TYPE_CHECKING:

@@ -4,6 +4,6 @@
 separates the rows of sources from rules. `durable` has a local disk take what was written. `table_log` keeps the logs
 short.
 
-In reading order: google, storage, durable, leases, parts, commits, files, quota_rows, time_limit, reading, rows,
+In reading order: google, storage, durable, parts, commits, files, quota_rows, time_limit, reading, rows,
 table_log, rules_tables, creation, following.
 """

@@ -269,7 +269,7 @@ def test_each_file_that_commits_has_the_disk_take_it() -> None:
     assert "kquota_spark/store/commits.py" in _files_with(_COMMIT)
 
 
-_LEASES = "kquota_spark/store/leases.py"
+_LEASES = "kquota_spark/checkpoints/lease_table.py"
 
 
 def _makes_a_table_that_cleans_its_log(node: ast.AST) -> bool:

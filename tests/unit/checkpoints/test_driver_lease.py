@@ -22,11 +22,11 @@ from kquota_spark.checkpoints.driver_lease import (
     taken_lease,
 )
 from kquota_spark.checkpoints.driver_lock import IN_USE
+from kquota_spark.checkpoints.lease_table import LeaseTable
 from kquota_spark.checkpoints.notes import read_note
 from kquota_spark.checkpoints.runs import begun_run
 from kquota_spark.config.settings import Duration, Settings, Stream
 from kquota_spark.errors import UserError
-from kquota_spark.store.leases import LeaseTable
 from tests.support.programs.s3_server import s3_server
 
 WHO = f"pid {os.getpid()}, host {socket.gethostname()}"
