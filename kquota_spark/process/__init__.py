@@ -1,5 +1,5 @@
 """The edge to the process itself: `clock` reads the time, `notices` prints to the terminal what the process does.
 
 In reading order: check, clock, notices, graceful_stop, listeners, metrics, no_redirects, polling, processes,
-replaced_file.
+replaced_file, time_limit.
 """

@@ -16,7 +16,7 @@ class Polling:
     The name is that of the thread, and of what does not happen any more once it has failed.
     """
 
-    def __init__(self, name: str, interval_ms: int, poll: Callable[[], None]) -> None:
+    def __init__(self, name: str, interval_ms: int, poll: Callable[[], object]) -> None:
         self._name = name
         self._interval_ms = interval_ms
         self._poll = poll
@@ -28,6 +28,11 @@ class Polling:
     def is_running(self) -> bool:
         """Whether it was started and not stopped."""
         return self._thread is not None
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether a call that lasts should come to its end."""
+        return self._stopping.is_set()
 
     def start(self) -> None:
         """Begin; the first call comes after the interval."""

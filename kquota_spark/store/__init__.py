@@ -4,6 +4,8 @@
 separates the rows of sources from rules. `durable` has a local disk take what was written. `table_log` keeps the logs
 short.
 
-In reading order: google, storage, durable, parts, commits, files, quota_rows, time_limit, reading, rows,
-table_log, rules_tables, creation, following.
+`packing` puts small files together.
+
+In reading order: google, storage, durable, parts, commits, packing, files, quota_rows, reading, rows, table_log,
+rules_tables, creation, following.
 """

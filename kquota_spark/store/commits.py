@@ -31,6 +31,7 @@ from kquota_spark.store.storage import (
     place_of,
     storage_options,
 )
+from kquota_spark.store.table_log import may_be_older
 
 _ATTEMPTS = 5
 
@@ -67,7 +68,7 @@ class BatchCommits:
         if self._table is None:
             self._table = delta_table(self._settings, self._declared.name)
             self._synced = self._table.version()
-        else:
+        elif may_be_older(self._table):
             self._table.update_incremental()
         return self._table
 

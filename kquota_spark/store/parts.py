@@ -55,8 +55,9 @@ def dataset_of(settings: Settings, table: Table, paths: Sequence[str]) -> ds.Dat
 class PartWriter:
     """Takes batches of rows of a table that is partitioned by event_date, and writes a file for each date."""
 
-    def __init__(self, settings: Settings, table: Table) -> None:
-        self._table = table
+    def __init__(self, settings: Settings, table: Table, name: str = "part") -> None:
+        """Write nothing yet; the names of the files begin with `name`."""
+        self._table, self._name = table, name
         self._files, self._root = file_system(settings, place_of(settings.tables, table.name))
         self._local = local_place_of(settings.tables, table.name)
         declared = table.arrow_schema()
@@ -92,7 +93,7 @@ class PartWriter:
         if day not in self._open:
             directory = f"{_PARTITION}={day.isoformat()}"
             self._make_folder(directory)
-            path = f"{directory}/part-{uuid.uuid4()}.snappy.parquet"
+            path = f"{directory}/{self._name}-{uuid.uuid4()}.snappy.parquet"
             writer = pq.ParquetWriter(f"{self._root}/{path}", self._schema, filesystem=self._files)
             self._open[day] = _OpenPart(path, writer, self._table.skip_by)
         self._open[day].write(table)

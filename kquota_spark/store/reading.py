@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from kquota_spark.config.roots import local_path
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError, one_line
+from kquota_spark.process.time_limit import TimeLimit
 from kquota_spark.schema.columns import Table
 from kquota_spark.schema.quota_tables import QUOTA_RULES
 from kquota_spark.schema.tables import TABLES
@@ -31,7 +32,6 @@ from kquota_spark.store.storage import (
     storage_options,
     trimmed,
 )
-from kquota_spark.store.time_limit import TimeLimit
 
 if TYPE_CHECKING:
     from typing import Self

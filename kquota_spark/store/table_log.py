@@ -12,6 +12,7 @@ import re
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from kquota_spark.config.roots import local_path
 from kquota_spark.config.settings import Settings
 from kquota_spark.schema.columns import Table
 from kquota_spark.store.storage import committed, file_system, place_of
@@ -39,6 +40,15 @@ def set_log_properties(table: DeltaTable, declared: Table) -> None:
             table.update_incremental()
 
     committed(change, _ATTEMPTS)
+
+
+def may_be_older(table: DeltaTable) -> bool:
+    """Whether there may be newer commits than those of a snapshot; on a local disk without listing the log.
+
+    A log that was trimmed beyond the snapshot says no. A commit to that snapshot then fails.
+    """
+    root = local_path(table.table_uri)
+    return root is None or (root / "_delta_log" / f"{table.version() + 1:020}.json").exists()
 
 
 def trim_log(settings: Settings, name: str) -> int:

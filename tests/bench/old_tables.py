@@ -5,10 +5,15 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 from deltalake import DeltaTable
 
 from kquota_spark.config.settings import Settings
+from kquota_spark.schema.columns import Table
+from kquota_spark.store.commits import BatchCommits, MicroBatch
+from kquota_spark.store.parts import PartWriter
 
 _CHECKPOINT_EVERY = 100
 _TEXT = '{"commitInfo":{"timestamp":%d,"operation":"WRITE"}}\n{"txn":{"appId":"made","version":1}}\n'
@@ -36,3 +41,21 @@ def age(settings: Settings, name: str, *, to_version: int) -> None:
     last.write_text(json.dumps(json.loads(last.read_text()) | {"version": version}))
     if (first.name[:20] != f"{version:020}") and (int(first.name[:20]) + 1) % _CHECKPOINT_EVERY:
         first.unlink()
+
+
+def crowd(settings: Settings, declared: Table, row: dict[str, Any], files: int) -> None:
+    """Fill a table with so many files of one row each, as micro-batches leave them: links of one file."""
+    writer = PartWriter(settings, declared)
+    data = pa.Table.from_pylist(
+        [{name: row.get(name) for name in declared.names}], schema=declared.arrow_schema()
+    )
+    for batch in data.to_batches():
+        writer.write(batch)
+    [part] = writer.close()
+    folder = Path(settings.tables) / declared.name
+    parts = [part]
+    for number in range(1, files):
+        path = f"{part.path.removesuffix('.snappy.parquet')}-{number}.snappy.parquet"
+        os.link(folder / part.path, folder / path)
+        parts.append(part._replace(path=path))
+    BatchCommits(settings, declared).add(parts, MicroBatch("made", 0))

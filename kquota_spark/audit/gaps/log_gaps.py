@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
+from urllib.parse import unquote
 
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
@@ -45,6 +46,7 @@ from kquota_spark.store.storage import (
     committed,
     delta_errors,
     delta_table,
+    file_system,
     place_of,
 )
 
@@ -321,8 +323,11 @@ def _looked(commits: DeltaCommits) -> NewCommits:
 
 
 def _still_there(settings: Settings, paths: list[str]) -> tuple[str, ...] | None:
-    """The same, unless some were put together to others since."""
-    if not paths:
-        return ()
-    actions = delta_table(settings, REQUESTS.name).get_add_actions(flatten=True)
-    return tuple(paths) if set(paths) <= set(actions.column("path").to_pylist()) else None
+    """The same, unless some have been removed since; the job packs files, and those that it packed stay for a day."""
+    packed: list[str] = []
+    if paths:
+        actions = delta_table(settings, REQUESTS.name).get_add_actions(flatten=True)
+        packed = [*{*paths}.difference(actions.column("path").to_pylist())]
+    files, root = file_system(settings, place_of(settings.tables, REQUESTS.name))
+    infos = files.get_file_info([f"{root}/{unquote(path)}" for path in packed])
+    return tuple(paths) if all(info.is_file for info in infos) else None

@@ -7,9 +7,9 @@ and a micro-batch that runs again may want younger ones.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
@@ -22,8 +22,10 @@ from kquota_spark.checkpoints.checkpoints import oldest_unfinished
 from kquota_spark.checkpoints.driver_lease import Hold, only_driver
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
+from kquota_spark.schema.columns import Table
 from kquota_spark.schema.tables import AGREEMENT, DECISIONS, TABLES, USAGE
 from kquota_spark.store.durable import sync_commit
+from kquota_spark.store.packing import File, bins, pack, small_files
 from kquota_spark.store.reading import utc_text
 from kquota_spark.store.storage import (
     OvertakenError,
@@ -37,7 +39,9 @@ from kquota_spark.store.table_log import set_log_properties
 
 _HOUR_MS = 3_600_000
 _IN_USE = "another process maintains these tables (pid {pid}, lock in {where}): let one schedule run kquota maintain"
-_DATED = tuple(table.name for table in TABLES if table.partition_by == ("event_date",))
+_DATED = {table.name: table for table in TABLES if table.partition_by == ("event_date",)}
+_MOST_FILES = 20_000
+"""Maximum files that become one at a time: some hundred bytes of the driver each."""
 
 RollUp = Callable[[Settings, date], object]
 
@@ -83,7 +87,7 @@ def maintain(
         if not is_dry_run:
             _roll_up(settings, closed, roll_ups)
         hours, kept_for = _file_hours(settings, now_ms)
-        for name in _DATED:
+        for name, declared in _DATED.items():
             hold.require()
             table = _open(settings, name)
             if table is None or table.version() == 0:
@@ -91,7 +95,8 @@ def maintain(
             with delta_errors(f"table {name}"):
                 first_kept = min(closed, _first_kept(settings, name, now_ms))
                 yield from _expired(table, name, first_kept, is_dry_run)
-                yield from _compacted(table, name, first_kept, closed, is_dry_run)
+                yield from _compacted(settings, table, declared, (first_kept, closed), is_dry_run=is_dry_run)
+                table.update_incremental()
                 yield replace(_vacuumed(table, name, hours, is_dry_run), note=kept_for)
         if not is_dry_run:
             _clean_logs(settings)
@@ -148,25 +153,23 @@ def _expired(table: DeltaTable, name: str, first_kept: date, is_dry_run: bool) -
 
 
 def _compacted(
-    table: DeltaTable, name: str, first_kept: date, closed: date, is_dry_run: bool
+    settings: Settings, table: DeltaTable, declared: Table, dates: tuple[date, date], *, is_dry_run: bool
 ) -> Iterator[Step]:
-    for day, count in sorted(_files_of(table).items()):
-        if count < 2 or not first_kept <= day < closed:
+    """Put together the small files of each of these dates, the second one exclusive."""
+    (first_kept, closed), by_day = dates, defaultdict[date, list[File]](list)
+    for file in small_files(table):
+        by_day[date.fromisoformat(file.event_date)].append(file)
+    for day, files in sorted(by_day.items()):
+        if len(files) < 2 or not first_kept <= day < closed:
             continue
         if is_dry_run:
-            yield Step(name, "compact", day.isoformat(), count)
+            yield Step(declared.name, "compact", day.isoformat(), len(files))
             continue
-        try:
-            with delta_errors(f"table {name}"):
-                made = table.optimize.compact(partition_filters=[("event_date", "=", day.isoformat())])
-                sync_commit(table)
-        except OvertakenError:
-            table.update_incremental()
-            yield Step(name, "compact", day.isoformat(), 0, "another writer was faster: next time")
-        else:
-            if made["numFilesRemoved"]:
-                into = f"into {made['numFilesAdded']}"
-                yield Step(name, "compact", day.isoformat(), made["numFilesRemoved"], into)
+        groups, done = [*bins(files, _MOST_FILES)], list[Sequence[File]]()
+        with suppress(OvertakenError), delta_errors(f"table {declared.name}"):
+            done += [group for group in groups if pack(settings, declared, group)]
+        note = f"into {len(done)}" if len(done) == len(groups) else "another writer was faster: next time"
+        yield Step(declared.name, "compact", day.isoformat(), sum(map(len, done)), note)
 
 
 def _file_hours(settings: Settings, now_ms: int) -> tuple[int, str]:

@@ -23,9 +23,9 @@ from kquota_spark.cli.text.render import Colour, Report, Row
 from kquota_spark.errors import UserError
 from kquota_spark.formats.text.escape import terminal_text
 from kquota_spark.process.clock import now_ms
+from kquota_spark.process.time_limit import SlowError
 from kquota_spark.reports.pages.page_html import html_part, html_template
 from kquota_spark.reports.scope.period import Period, parse_period
-from kquota_spark.store.time_limit import SlowError
 
 _PERIODS = {"today": "today", "day": "yesterday", "week": "the last week", "last:1h": "the last hour"}
 _POLICY = (

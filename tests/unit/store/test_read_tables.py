@@ -12,9 +12,9 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from kquota_spark.config.settings import Settings
+from kquota_spark.process.time_limit import SlowError
 from kquota_spark.schema.tables import DECISIONS
 from kquota_spark.store.reading import Tables, open_tables, query
-from kquota_spark.store.time_limit import SlowError
 from tests.support.tables.table_rows import T0_MS, decision, run, write_table
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.schema.columns import Table
@@ -107,3 +108,17 @@ def test_a_follower_whose_commits_are_gone_begins_anew(settings: Settings) -> No
     found = late.look()
     assert found is not None
     assert (found.is_fresh, found.paths, found.version) == (True, (), 300)
+
+
+def test_a_driver_that_slept_while_the_log_was_trimmed_commits_nothing(settings: Settings) -> None:
+    """Its successor has committed the same micro-batch, and a thousand more."""
+    woken = BatchCommits(settings, DECISIONS)
+    woken.add(written(settings, decision(0)), MicroBatch("q", 0))
+    woken.newest()
+    successor = BatchCommits(settings, DECISIONS)
+    successor.add(written(settings, decision(1)), MicroBatch("q", 1))
+    age(settings, "decisions", to_version=1_500)
+    assert trim_log(settings, "decisions") > 0
+    with pytest.raises(DeltaError):
+        woken.add(written(settings, decision(1)), MicroBatch("q", 1))
+    assert len(rows_of(settings, "decisions")) == 2

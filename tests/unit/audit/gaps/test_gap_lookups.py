@@ -15,6 +15,8 @@ from kquota_spark.audit.gaps import log_gaps, lost_offsets
 from kquota_spark.audit.gaps.log_gaps import record_gaps
 from kquota_spark.config.settings import Settings
 from kquota_spark.schema.gap_tables import CUT_LINE, EXPIRED_UNREAD, MID_STREAM, SHIPPER_LOST_LINES
+from kquota_spark.schema.tables import REQUESTS
+from kquota_spark.store.packing import pack, small_files
 from kquota_spark.store.reading import Tables
 from kquota_spark.store.rows import rows_in_ms
 from tests.support.tables.recorded_gaps import FollowedRun, Told, settings_at, stored
@@ -192,6 +194,21 @@ def test_new_rows_that_were_put_together_meanwhile_are_found(
     table.optimize.compact()
     table.vacuum(0, dry_run=False, enforce_retention_duration=False)
     assert record_gaps(settings) == ["shippers lost lines: 1 new gaps in log_gaps"]
+
+
+def test_new_rows_that_the_job_has_packed_meanwhile_are_read_and_no_others(
+    settings: Settings, opened: list[int | str]
+) -> None:
+    lines(settings, 0)
+    record_gaps(settings)
+    gap(settings, 50)
+    lines(settings, 1)
+    files = small_files(DeltaTable(f"{settings.tables}/requests"))
+    assert len(files) == 3
+    assert pack(settings, REQUESTS, files)
+    opened.clear()
+    assert record_gaps(settings) == ["shippers lost lines: 1 new gaps in log_gaps"]
+    assert opened == [2]
 
 
 def test_of_offsets_only_files_are_read_that_may_hold_them(

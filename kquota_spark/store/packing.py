@@ -1,0 +1,178 @@
+"""Puts small files of a table together: the same rows in fewer files, in a commit that followers pass over.
+
+deltalake's own `optimize.compact` takes whole partitions, and of two at the same time it takes both: each row is there
+twice. Here the files are chosen, and the commit is refused if any other came since the table was looked at. Then the
+table is looked at again: a file that another writer has replaced is never put back.
+
+Files are packed by number, as they come, and not by the hour: neither a clock nor the trigger matters. Files of one
+level become a file of the next one. So a row is written once more per level, and a date has at most some `_MANY` files
+of each level, besides large ones.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import CommitProperties, DeltaTable
+from deltalake.transaction import AddAction, RemoveAction
+
+from kquota_spark.config.settings import Settings
+from kquota_spark.process.clock import now_ms
+from kquota_spark.schema.columns import Table
+from kquota_spark.store.commits import BatchCommits
+from kquota_spark.store.durable import sync_commit
+from kquota_spark.store.parts import Part, PartWriter, dataset_of
+from kquota_spark.store.storage import committed, delta_table
+
+_MANY = 60
+"""Files of one level and date that become one: five minutes of files of the default trigger."""
+_MOST_FILES = 500
+_MOST_BYTES = 128 << 20
+_LARGE_BYTES = 64 << 20
+"""A file of so many bytes is left as it is."""
+_ATTEMPTS = 20
+_ROWS_AT_ONCE = 10_000
+_OPEN = "null_count.end_time"
+_LEVEL = re.compile(r".*/pack(\d+)-[^/]*")
+
+
+class File(NamedTuple):
+    """A file of a snapshot."""
+
+    path: str
+    event_date: str
+    size: int
+    written_ms: int
+    rows: int | None
+    """None if the log does not say."""
+
+    @property
+    def level(self) -> int:
+        """0 for a file as it was written, or packed by another program; one more each time it is packed."""
+        match = _LEVEL.fullmatch(self.path)
+        return int(match[1]) if match else 0
+
+
+def small_files(table: DeltaTable) -> list[File]:
+    """The files of a table with event dates that are not large, oldest first.
+
+    Those of open episodes are left out: each micro-batch that such an episode goes on in writes its file again.
+    """
+    actions = pa.table(table.get_add_actions(flatten=True))
+    names = actions.schema.names
+    if "partition.event_date" not in names:
+        return []
+    is_small: Any = (pc.field("size_bytes") < _LARGE_BYTES) & pc.field("partition.event_date").is_valid()
+    if _OPEN in names:
+        is_small &= pc.field(_OPEN) == 0
+    actions = actions.filter(is_small)
+    rows = actions["num_records"].to_pylist() if "num_records" in names else [None] * actions.num_rows
+    columns = ("path", "partition.event_date", "size_bytes", "modification_time")
+    found = [
+        File(path, str(day), *of_file)
+        for path, day, *of_file in zip(*(actions[name].to_pylist() for name in columns), rows, strict=True)
+    ]
+    return sorted(found, key=lambda file: (file.written_ms, file.path))
+
+
+def due(files: Iterable[File]) -> list[File]:
+    """Files that are many enough to be packed now: of one date and level, oldest first; none if there are not."""
+    by_level: dict[tuple[str, int], list[File]] = defaultdict(list)
+    for file in files:
+        by_level[file.event_date, file.level].append(file)
+    # The newest date first: it is the one that is written to and read.
+    for _, found in sorted(by_level.items(), key=lambda item: (item[0][0], -item[0][1]), reverse=True):
+        if len(found) >= _MANY:
+            return next(bins(found, _MOST_FILES))
+    return []
+
+
+def bins(files: Sequence[File], most: int) -> Iterator[list[File]]:
+    """The files in their order, in groups that may be packed into one file each; a group of one is left out.
+
+    A group has at most so many files, and is no longer than a large file may get.
+    """
+    group, size = list[File](), 0
+    for file in files:
+        if group and (len(group) == most or size + file.size > _MOST_BYTES):
+            if len(group) > 1:
+                yield group
+            group, size = [], 0
+        group.append(file)
+        size += file.size
+    if len(group) > 1:
+        yield group
+
+
+def pack(settings: Settings, declared: Table, files: Sequence[File]) -> bool:
+    """Pack files of one date into one; False if another writer has replaced one of them meanwhile.
+
+    Raises:
+        OSError: a file cannot be read or written.
+        CommitFailedError: other writers were faster each time; nothing has changed.
+    """
+    parts = _written(settings, declared, files)
+    is_done = _replaced(settings, declared, files, parts)
+    if not is_done:
+        # After an error it is not known whether they were committed: they stay.
+        BatchCommits(settings, declared).discard(parts)
+    return is_done
+
+
+def _written(settings: Settings, declared: Table, files: Sequence[File]) -> list[Part]:
+    level = 1 + max(file.level for file in files)
+    writer = PartWriter(settings, declared, name=f"pack{level}")
+    rows = dataset_of(settings, declared, [file.path for file in files]).scanner(
+        batch_size=_ROWS_AT_ONCE, batch_readahead=2, fragment_readahead=4
+    )
+    for batch in rows.to_batches():
+        if batch.num_rows:
+            writer.write(batch)
+    parts = list(writer.close())
+    expected = [file.rows for file in files]
+    if None not in expected and sum(map(int, filter(None, expected))) != sum(part.rows for part in parts):
+        BatchCommits(settings, declared).discard(parts)
+        raise OSError(f"{files[0].path} and others: not as many rows as their log says")
+    return parts
+
+
+def _replaced(settings: Settings, declared: Table, files: Sequence[File], parts: Sequence[Part]) -> bool:
+    """Commit, unless one of the files is not in the table any more."""
+    at_ms, table = now_ms(), delta_table(settings, declared.name)
+    actions: list[Any] = [
+        AddAction(part.path, part.size, {"event_date": part.event_date}, part.written_ms, False, part.stats)
+        for part in parts
+    ]
+    actions += [
+        RemoveAction(
+            file.path, False, at_ms, size=file.size, partition_values={"event_date": file.event_date}
+        )
+        for file in files
+    ]
+    old, new, before = {file.path for file in files}, {part.path for part in parts}, table.version()
+
+    def replace() -> bool:
+        table.update_incremental()
+        held = set(pa.table(table.get_add_actions())["path"].to_pylist())
+        if not old <= held:
+            # An attempt before may have made the commit, and only its answer was lost.
+            return new <= held
+        table.create_write_transaction(
+            actions,
+            mode="append",
+            schema=declared.arrow_schema(),
+            partition_by=list(declared.partition_by),
+            # deltalake must not decide whether another commit matters: of two compactions it takes both.
+            commit_properties=CommitProperties(max_commit_retries=0),
+        )
+        return True
+
+    is_done = committed(replace, _ATTEMPTS)
+    table.update_incremental()
+    sync_commit(table, first=before + 1, has_files=False)
+    return is_done
