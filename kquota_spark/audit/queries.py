@@ -26,11 +26,11 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.config.windows import mutation_config, rate_config
 from kquota_spark.formats.jmx.sample import addresses
 from kquota_spark.pipeline.charges import CHARGED
-from kquota_spark.pipeline.govern import GOVERNED
+from kquota_spark.pipeline.govern import SHARDED
 from kquota_spark.pipeline.ingest import to_messages
 from kquota_spark.pipeline.jmx.ingest import JmxSettings, to_jmx_messages
 from kquota_spark.pipeline.jmx.judge import to_jmx_decisions
-from kquota_spark.pipeline.judge import to_decisions
+from kquota_spark.pipeline.judge import to_judged
 from kquota_spark.pipeline.measure import to_seconds
 from kquota_spark.replay.parsing import clock_skew_ms, ingest_settings
 from kquota_spark.schema.broker_tables import JMX_SAMPLES
@@ -105,14 +105,16 @@ def from_log(source: DataFrame, closing: DataFrame, stages: Stages) -> DataFrame
 def from_charged(charged: DataFrame, stages: Stages) -> DataFrame:
     """That query behind its first stage: rows of `CHARGED` into `usage` and `decisions`."""
     seconds = to_seconds(charged, f"{stages.settings.stream.allowed_lateness} milliseconds")
-    return from_governed(seconds.mapInArrow(stages.governed, GOVERNED.ddl), stages)
+    return from_sharded(seconds.mapInArrow(stages.governed, SHARDED.ddl), stages)
 
 
-def from_governed(governed: DataFrame, stages: Stages) -> DataFrame:
+def from_sharded(sharded: DataFrame, stages: Stages) -> DataFrame:
     """The end of that query: rows of GOVERN into `decisions`."""
     settings = stages.settings
-    decisions = to_decisions(governed, rate_config(settings), mutation_config(settings))
-    return decisions.mapInArrow(stages.decided, NOTHING)
+    judged = to_judged(
+        sharded, rate_config(settings), mutation_config(settings), settings.stream.state_shards
+    )
+    return judged.mapInArrow(stages.decided, NOTHING)
 
 
 def _of_jmx(session: SparkSession, settings: Settings, reports: TaskReports) -> DataFrame:

@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kquota_spark.checkpoints.checkpoints import KEPT_BATCHES
 from kquota_spark.config.roots import local_path
 from kquota_spark.config.settings import Kafka, Settings
 from kquota_spark.errors import UserError
@@ -103,6 +104,7 @@ def _pipeline_options(settings: Settings) -> dict[str, str]:
         "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart": "false",
         # The default uploads whole files of RocksDB with each micro-batch; this way only what has changed.
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+        "spark.sql.streaming.minBatchesToRetain": str(KEPT_BATCHES),
         # Counting the rows of the state costs a look-up at every write.
         "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
         # The plans make some 200 classes. The default of 100 forgets each before the next micro-batch needs it:

@@ -23,10 +23,11 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.model.replay.log_beginning import BrokerLines
 from kquota_spark.pipeline.charges import Charges
-from kquota_spark.pipeline.govern import governed_batch
+from kquota_spark.pipeline.govern import sharded_batch
 from kquota_spark.pipeline.ingest import MessageReader, are_ahead_of_reading, parsed
 from kquota_spark.pipeline.jmx.ingest import JmxSettings, sampled_batch
 from kquota_spark.pipeline.jmx.judge import jmx_usage_batch
+from kquota_spark.pipeline.judge import decisions_of
 from kquota_spark.pipeline.kept_imports import keep_imports, look_seldom
 from kquota_spark.pipeline.kept_requests import kept_requests
 from kquota_spark.pipeline.measure import usage_batch
@@ -83,7 +84,7 @@ class Stages:
         known, writer, rows = KnownLoader(self.settings)(), PartWriter(self.settings, USAGE), 0
         for batch in filled:
             usage = usage_batch(batch, self.settings.cluster_id)
-            yield governed_batch(usage, known)
+            yield sharded_batch(usage, known, self.settings.stream.state_shards)
             written = self.lineage.only_unmeasured(usage)
             writer.write(written)
             rows += written.num_rows
@@ -91,8 +92,9 @@ class Stages:
         keep_imports()
 
     def decided(self, batches: Iterable[pa.RecordBatch]) -> Batches:
-        """Rows of `decisions` into their table; nothing comes out."""
-        return decided(self.settings, self.reports, map(self.lineage.only_undecided, batches))
+        """Rows of `JUDGED` into `decisions`; nothing comes out."""
+        rows = (decisions for batch in batches for decisions in decisions_of(batch))
+        return decided(self.settings, self.reports, map(self.lineage.only_undecided, rows))
 
 
 def decided(settings: Settings, reports: TaskReports, batches: Iterable[pa.RecordBatch]) -> Batches:

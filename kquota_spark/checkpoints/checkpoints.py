@@ -26,6 +26,9 @@ TARGETS = {
 }
 """The tables that each query writes, in the order in which a micro-batch commits them; `violations` come last."""
 
+KEPT_BATCHES = 10
+"""Micro-batches whose files Spark keeps in a checkpoint: the default of 100 keeps each value of the state as often."""
+
 
 @dataclass(frozen=True)
 class Checkpoint:

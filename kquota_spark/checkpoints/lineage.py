@@ -65,6 +65,7 @@ class Lineage:
         decided_ms: the newest second of `decisions`, by broker.
         state_form: see `schema.columns.STATE_FORM`.
         tables: the id of `decisions`. The checkpoint belongs to tables with this id; empty: to any.
+        state_shards: into how many values the state is divided; 0 for a query without state.
     """
 
     offsets: Offsets = field(default_factory=dict)
@@ -73,6 +74,7 @@ class Lineage:
     decided_ms: Mapping[str, int] = field(default_factory=dict)
     state_form: int = STATE_FORM
     tables: str = ""
+    state_shards: int = 0
 
     def only_unread(self, requests: pa.RecordBatch) -> pa.RecordBatch:
         """Lines that the table does not have yet."""
@@ -152,7 +154,8 @@ def _begun(settings: Settings, name: str) -> Lineage:
     found = Lineage()
     if _filled(settings, name) is not None:
         found = _of_log(settings) if name == LOG else _of_jmx(settings)
-    found = replace(found, tables=_tables_id(settings))
+    shards = settings.stream.state_shards if name == LOG else 0
+    found = replace(found, tables=_tables_id(settings), state_shards=shards)
     write_note(settings, _path(settings, name), msgspec.json.encode(found))
     return found
 
@@ -186,6 +189,12 @@ def _require_same(settings: Settings, name: str) -> None:
         raise UserError(
             f"{where}: another release wrote its state (form {found.state_form}, this one reads {STATE_FORM}): move it "
             "away and start with --new-lineage, or use that release"
+        )
+    shards = settings.stream.state_shards
+    if name == LOG and found.state_shards != shards:
+        raise UserError(
+            f"{where}: its state has {found.state_shards} shards, and stream.state_shards says {shards}: write the old "
+            "number, or move it away and start with --new-lineage"
         )
     if found.tables not in ("", _tables_id(settings)):
         raise UserError(

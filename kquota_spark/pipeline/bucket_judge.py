@@ -1,22 +1,34 @@
-"""One quota manager on a worker: the buckets of one broker and quota type, each with its replay and stored state."""
+"""One shard of the state on a worker: some buckets of all quota managers, each with its replay and stored state."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
-from itertools import groupby
-from operator import attrgetter
+from itertools import accumulate, groupby, pairwise
+from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
 import msgspec
 
 from kquota_spark.model.measure.sampled_rate import RateConfig
 from kquota_spark.model.quotas.quota_types import QuotaType
-from kquota_spark.model.replay.decision import Decision, Replay, judge_bucket, model_name, replay_of
-from kquota_spark.pipeline.sent import Sent, stretch_of
+from kquota_spark.model.replay.decision import (
+    Decision,
+    QuietSecond,
+    Replay,
+    Stretch,
+    judge_seconds,
+    model_name,
+    replay_of,
+)
+from kquota_spark.pipeline.packed_points import points_of
+from kquota_spark.pipeline.pieces import Packed
+from kquota_spark.pipeline.sent import BucketTags, Manager, Sent, manager_of, manager_text, stretch_of
 from kquota_spark.schema.columns import STATE_FORM
 
 _named_config = cache(RateConfig.parse)
+_variant = cache(model_name)
+_encoded, _decoded = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder().decode
 
 
 class Configs(NamedTuple):
@@ -35,18 +47,26 @@ class Configs(NamedTuple):
 class Judged(NamedTuple):
     """One second of the bucket, and the model that judged it."""
 
-    decision: Decision
+    second: Decision | QuietSecond
     model_variant: str
+
+    @property
+    def decision(self) -> Decision:
+        """The second as a decision."""
+        return self.second.decision if isinstance(self.second, QuietSecond) else self.second
 
 
 class BucketJudge:
     """Judges the rows of one bucket, with the settings that its broker has at the time; goes on from a `state`."""
 
+    __slots__ = ("_configs", "_quota_type", "_replay", "config")
+
     def __init__(self, quota_type: QuotaType, configs: Configs, state: bytes | None = None) -> None:
         self._quota_type, self._configs = quota_type, configs
-        self.config, replay = configs.of(quota_type, None), None
-        if state is not None:
-            name, replay = msgspec.msgpack.decode(state)
+        if state is None:
+            self.config, replay = configs.of(quota_type, None), None
+        else:
+            name, replay = _decoded(state)
             self.config = _named_config(name)
         self._replay: Replay = replay_of(quota_type, self.config, replay)
 
@@ -55,15 +75,19 @@ class BucketJudge:
         judged: list[Judged] = []
         ordered = sorted(rows, key=attrgetter("second_ms"))
         for name, group in groupby(ordered, key=attrgetter("rate_config")):
-            of_config = list(group)
-            self._take(self._configs.of(self._quota_type, name), of_config[-1].second_ms)
-            variant = model_name(self._quota_type, self.config)
-            decisions = judge_bucket(self._replay, map(stretch_of, of_config))
-            judged += [Judged(decision, variant) for decision in decisions]
+            judged += self.judge_stretches(name, list(map(stretch_of, group)))
         return judged
+
+    def judge_stretches(self, rate_config: str | None, stretches: Sequence[Stretch]) -> list[Judged]:
+        """The same of seconds with the same windows, in order."""
+        self._take(self._configs.of(self._quota_type, rate_config), stretches[-1].second_ms)
+        variant = _variant(self._quota_type, self.config)
+        return [Judged(second, variant) for second in judge_seconds(self._replay, stretches)]
 
     def _take(self, config: RateConfig, second_ms: int) -> None:
         """A broker takes other settings only at its start, with empty rings; rows that are late change nothing."""
+        if self.config is config:
+            return
         folded_through_ms = self._replay.folded_through_ms
         if self.config != config and second_ms >= folded_through_ms:
             self.config, self._replay = config, replay_of(self._quota_type, config)
@@ -87,7 +111,29 @@ class BucketJudge:
     @property
     def state(self) -> bytes:
         """The state as MessagePack."""
-        return msgspec.msgpack.encode([self.config.name, self._replay.state])
+        return _encoded((_name(self.config), self._replay.state))
+
+
+@cache
+def _name(config: RateConfig) -> str:
+    return config.name
+
+
+class JudgedBucket(NamedTuple):
+    """Seconds of one bucket, and the time up to which the rules were known that judged them."""
+
+    manager: Manager
+    bucket: BucketTags
+    judged: list[Judged]
+    known_through_ms: int | None
+
+
+class _Row(NamedTuple):
+    """Points of one client in one second under one rule."""
+
+    stretch: Stretch
+    rate_config: str | None
+    known_through_ms: int | None
 
 
 class _Kept(NamedTuple):
@@ -97,66 +143,128 @@ class _Kept(NamedTuple):
     state: bytes
 
 
-class JudgedBucket(NamedTuple):
-    """Seconds of one bucket, and the time up to which the rules were known that judged them."""
-
-    bucket: str
-    judged: list[Judged]
-    known_through_ms: int | None
+_second_ms = attrgetter("stretch.second_ms")
+_rate_config, _known_through_ms = itemgetter(1), itemgetter(2)
+_Buckets = dict[BucketTags, _Kept]
 
 
-class ManagerJudge:
-    """Judges the rows of all buckets of one manager; goes on from a `state`.
+class ShardJudge:
+    """Judges the rows of all buckets of one shard, of so many `shards`; goes on from a `state`.
+
+    A bucket hangs on no other one, of its broker neither: what brokers have in common (their windows, restarts, gaps of
+    their logs) comes with the rows.
 
     Raises:
-        ValueError: the state was written by another release in a form that this one does not know.
+        ValueError: the state was written by another release in a form that this one does not know, or with another
+            number of shards.
     """
 
-    def __init__(self, quota_type: QuotaType, configs: Configs, state: bytes | None = None) -> None:
-        self._quota_type, self._configs = quota_type, configs
-        self._kept: dict[str, _Kept] = {} if state is None else _restored(state)
+    def __init__(self, configs: Configs, shards: int = 1, state: bytes | None = None) -> None:
+        self._configs, self._shards = configs, shards
+        self._kept: dict[str, _Buckets] = {} if state is None else _restored(state, shards)
 
-    def judge(self, rows: Iterable[tuple[str, Sent]]) -> list[JudgedBucket]:
-        """Judge whole seconds, each row with its bucket; no later call comes with older ones.
+    def judge(self, parts: Iterable[Packed]) -> list[JudgedBucket]:
+        """Judge whole seconds; no later call comes with older ones.
 
-        Buckets are forgotten that are as good as new when nothing before these seconds can come any more.
+        Buckets are forgotten that are as good as new when nothing before these seconds can come any more: those of a
+        broker that is gone as well, because the seconds of all brokers close at the same time.
         """
-        by_bucket: dict[str, list[Sent]] = {}
-        for bucket, sent in rows:
-            by_bucket.setdefault(bucket, []).append(sent)
-        oldest_ms = min((sent.second_ms for of_bucket in by_bucket.values() for sent in of_bucket), default=0)
-        self._kept = {bucket: kept for bucket, kept in self._kept.items() if kept.forget_at_ms > oldest_ms}
-        return [self._judged(bucket, of_bucket) for bucket, of_bucket in by_bucket.items()]
+        by_manager: dict[Manager, dict[BucketTags, list[_Row]]] = {}
+        oldest_ms = None
+        for part in parts:
+            _add_rows(part, by_manager)
+            oldest_ms = part.oldest_ms if oldest_ms is None else min(part.oldest_ms, oldest_ms)
+        if oldest_ms is not None:
+            self._forget(oldest_ms)
+        found: list[JudgedBucket] = []
+        for manager, of_manager in by_manager.items():
+            kept = self._kept.setdefault(manager_text(*manager), {})
+            found += [self._judged(manager, bucket, rows, kept) for bucket, rows in of_manager.items()]
+        return found
 
-    def _judged(self, bucket: str, rows: list[Sent]) -> JudgedBucket:
-        kept = self._kept.get(bucket)
-        judge = BucketJudge(self._quota_type, self._configs, None if kept is None else kept.state)
-        judged = judge.judge(rows)
-        self._kept[bucket] = _Kept(judge.forget_at_ms, judge.state)
-        return JudgedBucket(bucket, judged, known_through_of(rows))
+    def _forget(self, oldest_ms: int) -> None:
+        for manager, buckets in list(self._kept.items()):
+            remembered = {bucket: kept for bucket, kept in buckets.items() if kept[0] > oldest_ms}
+            if remembered:
+                self._kept[manager] = remembered
+            else:
+                del self._kept[manager]
+
+    def _judged(
+        self, manager: Manager, bucket: BucketTags, rows: list[_Row], buckets: _Buckets
+    ) -> JudgedBucket:
+        kept = buckets.get(bucket)
+        judge = BucketJudge(manager[2], self._configs, None if kept is None else kept[1])
+        if len(rows) == 1:
+            [(stretch, name, known_through_ms)] = rows
+            judged = judge.judge_stretches(name, (stretch,))
+        else:
+            judged = []
+            for name, group in groupby(sorted(rows, key=_second_ms), key=_rate_config):
+                judged += judge.judge_stretches(name, [row[0] for row in group])
+            known_through_ms = known_through_of(map(_known_through_ms, rows))
+        buckets[bucket] = _Kept(judge.forget_at_ms, judge.state)
+        return JudgedBucket(manager, bucket, judged, known_through_ms)
 
     @property
-    def buckets(self) -> list[str]:
-        """Those that are remembered."""
-        return list(self._kept)
+    def buckets(self) -> list[tuple[Manager, BucketTags]]:
+        """Those that are remembered, each with its manager."""
+        return [
+            (manager_of(manager), bucket) for manager, buckets in self._kept.items() for bucket in buckets
+        ]
 
     @property
-    def state(self) -> bytes:
-        """The state as MessagePack; the first number is the version of this form."""
-        return msgspec.msgpack.encode([STATE_FORM, self._kept])
+    def state(self) -> bytes | None:
+        """The state as bytes; None if nothing is remembered.
+
+        The first number is the version of this form, the second that of the shards. Columns take half of the time that
+        a map takes.
+        """
+        if not self._kept:
+            return None
+        return _encoded([STATE_FORM, self._shards, [
+            (manager, [*buckets], [kept[0] for kept in buckets.values()], [kept[1] for kept in buckets.values()])
+            for manager, buckets in self._kept.items()
+        ]])  # fmt: skip
 
 
-def known_through_of(rows: Iterable[Sent]) -> int | None:
-    """Through when the rules of all these rows were known; None if of one of them nobody said."""
-    known_ms = [sent.known_through_ms for sent in rows]
+def _add_rows(part: Packed, by_manager: dict[Manager, dict[BucketTags, list[_Row]]]) -> None:
+    managers = [by_manager.setdefault(manager, {}) for manager in part.managers]
+    terms = [(each.governing, *each[5:]) for each in part.terms]
+    points = points_of(part.points)
+    pieces = zip(
+        part.manager_of, zip(part.user_tags, part.client_tags, part.tags, strict=True), part.seconds_ms,
+        part.users, part.client_ids, part.terms_of, pairwise(accumulate(part.counts, initial=0)), strict=True,
+    )  # fmt: skip
+    for manager, bucket, second_ms, user, client_id, of_terms, (start, end) in pieces:
+        governing, level, rule, rule_version, rate_config, known_through_ms = terms[of_terms]
+        stretch = Stretch(second_ms, user, client_id, governing, level, rule, rule_version, points[start:end])
+        rows, row = managers[manager].get(bucket), _Row(stretch, rate_config, known_through_ms)
+        if rows is None:
+            managers[manager][bucket] = [row]
+        else:
+            rows.append(row)
+
+
+def known_through_of(known_through_ms: Iterable[int | None]) -> int | None:
+    """Through when all rules were known of which these times are given; None if of one of them nobody said."""
+    known_ms = list(known_through_ms)
     return None if None in known_ms else min(time_ms for time_ms in known_ms if time_ms is not None)
 
 
-def _restored(state: bytes) -> dict[str, _Kept]:
+def _restored(state: bytes, shards: int) -> dict[str, _Buckets]:
     form, *parts = msgspec.msgpack.decode(state)
     if form != STATE_FORM:
         raise ValueError(
             f"state of the buckets has form {form}, expected {STATE_FORM}: move the checkpoint log away and start "
             "with --new-lineage"
         )
-    return {bucket: _Kept(*kept) for bucket, kept in parts[0].items()}
+    written, managers = parts
+    if written != shards:
+        raise ValueError(
+            f"state of the buckets has {written} shards, expected {shards}: see stream.state_shards"
+        )
+    return {
+        manager: dict(zip(map(tuple, buckets), map(_Kept, forget_at_ms, states), strict=True))
+        for manager, buckets, forget_at_ms, states in managers
+    }

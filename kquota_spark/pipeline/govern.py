@@ -6,18 +6,23 @@ quota callback. A row that spans an edit comes out once per stretch, with the po
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
+from kquota_spark.model.govern.govern import Governed
 from kquota_spark.model.quotas.principals import Principal
 from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.pipeline.charges import CLIENT_KEYS
 from kquota_spark.pipeline.known import Known
 from kquota_spark.pipeline.packed_points import Matrix, from_columns
-from kquota_spark.pipeline.sent import Sent, bucket_text, encoded, manager_text, sent_of
+from kquota_spark.pipeline.pieces import Pieces, Terms
+from kquota_spark.pipeline.sent import Manager, bucket_tags, bucket_text, encoded, manager_text
 from kquota_spark.schema.columns import Column, Table
 
 if TYPE_CHECKING:
@@ -34,7 +39,16 @@ GOVERNED = Table(
         Column("second", "timestamp", "start of the second, UTC"),
     ),
 )
+SHARDED = Table(
+    "sharded",
+    "the points of many clients whose buckets are in one shard",
+    (
+        Column("shard", "int", "see `pipeline.pieces`"),
+        Column("pieces", "binary", "see `pipeline.pieces.Packed`"),
+    ),
+)
 _SCHEMA = GOVERNED.arrow_schema()
+_SHARDED = SHARDED.arrow_schema()
 
 
 def to_governed(usage: DataFrame, load: Callable[[], Known]) -> DataFrame:
@@ -42,15 +56,28 @@ def to_governed(usage: DataFrame, load: Callable[[], Known]) -> DataFrame:
 
     Each task loads the present state of the tables once.
     """
+    return _governed(usage, load, governed_batch, GOVERNED)
 
+
+def to_sharded(usage: DataFrame, load: Callable[[], Known], shards: int) -> DataFrame:
+    """Rows of `SHARDED`: the same for JUDGE, by the shard of its state."""
+    return _governed(usage, load, partial(sharded_batch, shards=shards), SHARDED)
+
+
+def _governed(
+    usage: DataFrame,
+    load: Callable[[], Known],
+    of_batch: Callable[[pa.RecordBatch, Known], pa.RecordBatch],
+    table: Table,
+) -> DataFrame:
     def govern(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         known = None
         for batch in batches:
             if batch.num_rows:
                 known = known or load()
-                yield governed_batch(batch, known)
+                yield of_batch(batch, known)
 
-    return usage.select(*_CLIENT, "second", "points").mapInArrow(govern, GOVERNED.ddl)
+    return usage.select(*_CLIENT, "second", "points").mapInArrow(govern, table.ddl)
 
 
 def governed_batch(batch: pa.RecordBatch, known: Known) -> pa.RecordBatch:
@@ -59,20 +86,43 @@ def governed_batch(batch: pa.RecordBatch, known: Known) -> pa.RecordBatch:
     Raises:
         CallbackError: the callback is broken; nothing is judged then.
     """
+    pieces, points = governed_pieces(batch, known)
+    found = [
+        (manager_text(*manager), bucket_text(bucket), encoded(sent), sent.second_ms * 1_000)
+        for manager, bucket, sent in pieces.rows(points)
+    ]
+    columns = zip(*found, strict=True) if found else ((),) * len(_SCHEMA)
+    arrays = [pa.array(values, field.type) for values, field in zip(columns, _SCHEMA, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)
+
+
+def sharded_batch(batch: pa.RecordBatch, known: Known, shards: int) -> pa.RecordBatch:
+    """Govern one batch of rows of usage for JUDGE; raises as `governed_batch`."""
+    pieces, points = governed_pieces(batch, known)
+    found = pieces.by_shard(points, shards)
+    arrays: list[Any] = [pa.array(list(found), pa.int32()), pa.array(list(found.values()), pa.binary())]
+    return pa.RecordBatch.from_arrays(arrays, schema=_SHARDED)
+
+
+def governed_pieces(batch: pa.RecordBatch, known: Known) -> tuple[Pieces, Matrix]:
+    """What governs the points of rows of usage, piece by piece, and the points; raises as `governed_batch`."""
     clients = zip(*(batch.column(name).to_pylist() for name in _CLIENT), strict=True)
     in_ms = batch.column("second").cast(pa.timestamp("ms", tz="UTC"), safe=False).cast(pa.int64())
     seconds_ms: list[Any] = in_ms.to_pylist()
     starts, points = _points_of(batch.column("points"))
-    found: list[tuple[str, str, bytes, int]] = []
-    for place, (row, second_ms) in enumerate(zip(clients, seconds_ms, strict=True)):
-        cluster_id, broker_id, quota_type, principal_type, user, client_id = row
-        asked = (broker_id, QuotaType(quota_type), Principal(principal_type or "User", user), client_id)
-        manager = manager_text(cluster_id, broker_id, quota_type)
-        for bucket, sent in _pieces(asked, second_ms, points[starts[place] : starts[place + 1]], known):
-            found.append((manager, bucket, encoded(sent), second_ms * 1_000))
-    columns = zip(*found, strict=True) if found else ((),) * len(_SCHEMA)
-    arrays = [pa.array(values, field.type) for values, field in zip(columns, _SCHEMA, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)
+    times_ms: list[int] = points[:, 0].tolist()
+    governing = _Governing(known)
+    for client, second_ms, (begin, end) in zip(clients, seconds_ms, pairwise(starts), strict=True):
+        start = begin
+        while start < end:
+            until_ms = governing.add(client, second_ms, times_ms[start], end - start)
+            if until_ms is None or until_ms > times_ms[end - 1]:
+                break
+            # An edit within the second: the points from there on are a piece of their own.
+            cut = bisect_left(times_ms, until_ms, start, end)
+            governing.pieces.counts[-1] = cut - start
+            start = cut
+    return governing.pieces, points
 
 
 def _points_of(points: Any) -> tuple[list[int], Matrix]:
@@ -81,18 +131,61 @@ def _points_of(points: Any) -> tuple[list[int], Matrix]:
     return (offsets - offsets[0]).tolist(), from_columns(points.flatten().flatten())
 
 
-def _pieces(
-    asked: tuple[int, QuotaType, Principal, str], second_ms: int, points: Matrix, known: Known
-) -> Iterator[tuple[str, Sent]]:
-    """The points of a second, cut at edits, each piece with its bucket."""
-    broker_id, _, principal, client_id = asked
-    config = known.windows.at(broker_id, second_ms)
-    gaps = known.gaps_at(broker_id, second_ms, config.horizon_ms)
-    while len(points):
-        governed = known.governor.govern(*asked, int(points[0, 0]))
-        until_ms = governed.governing.valid_to_ms
-        cut = len(points) if until_ms is None else int(points[:, 0].searchsorted(until_ms))
-        sent = sent_of(governed, second_ms, (principal.name, client_id), points[:cut].tobytes())
-        sent.known_through_ms, sent.gaps, sent.rate_config = known.known_through_ms, gaps, config.name
-        yield bucket_text(governed.bucket, has_tags=known.has_callback), sent
-        points = points[cut:]
+_Client = tuple[str, int, str, str | None, str, str]
+
+
+class _Governing:
+    """Adds pieces with what governs them; what many have in common is worked out once."""
+
+    def __init__(self, known: Known) -> None:
+        self._known, self.pieces = known, Pieces()
+        self._managers: dict[tuple[str, int, str], tuple[int, QuotaType]] = {}
+        self._of_broker: dict[tuple[int, int], tuple[Any, ...]] = {}
+        self._terms: dict[tuple[Any, ...], int] = {}
+
+    def add(self, client: _Client, second_ms: int, time_ms: int, count: int) -> int | None:
+        """Add some points of a client, of which the first is of this time; until when the same governs them."""
+        cluster_id, broker_id, quota_type, principal_type, user, client_id = client
+        pieces, manager = self.pieces, self._managers.get((cluster_id, broker_id, quota_type))
+        if manager is None:
+            manager = self._add_manager(cluster_id, broker_id, quota_type)
+        asked = Principal(principal_type or "User", user)
+        governed = self._known.governor.govern(broker_id, manager[1], asked, client_id, time_ms)
+        bucket = governed.bucket
+        if self._known.has_callback:
+            user_tag, client_tag, tags = bucket_tags(bucket, has_tags=True)
+        else:
+            user_tag, client_tag, tags = bucket.user, bucket.client_id, None
+        pieces.manager_of.append(manager[0])
+        pieces.user_tags.append(user_tag)
+        pieces.client_tags.append(client_tag)
+        pieces.tags.append(tags)
+        pieces.seconds_ms.append(second_ms)
+        pieces.users.append(user)
+        pieces.client_ids.append(client_id)
+        pieces.terms_of.append(self._terms_of(governed, broker_id, second_ms))
+        pieces.counts.append(count)
+        return governed.governing.valid_to_ms
+
+    def _add_manager(self, cluster_id: str, broker_id: int, quota_type: str) -> tuple[int, QuotaType]:
+        found = len(self.pieces.managers), QuotaType(quota_type)
+        self.pieces.managers.append(Manager(cluster_id, broker_id, found[1]))
+        self._managers[cluster_id, broker_id, quota_type] = found
+        return found
+
+    def _terms_of(self, governed: Governed, broker_id: int, second_ms: int) -> int:
+        of_broker = self._of_broker.get((broker_id, second_ms))
+        if of_broker is None:
+            config = self._known.windows.at(broker_id, second_ms)
+            gaps = self._known.gaps_at(broker_id, second_ms, config.horizon_ms)
+            of_broker = self._of_broker[broker_id, second_ms] = gaps, config.name
+        _, governing, level, rule, rule_version, certain_from_ms = governed
+        key = governing, level, rule, rule_version, certain_from_ms, of_broker
+        found = self._terms.get(key)
+        if found is None:
+            found = self._terms[key] = len(self.pieces.terms)
+            gaps, name = of_broker
+            relied = governed.relied_on._replace(gaps=gaps)
+            terms = Terms(*relied, level, rule, rule_version, name, self._known.known_through_ms)
+            self.pieces.terms.append(terms)
+        return found

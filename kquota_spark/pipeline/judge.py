@@ -1,15 +1,15 @@
-"""JUDGE: governed usage to `decisions`. The broker's sample rings, replayed with state per quota manager."""
+"""JUDGE: governed usage to `decisions`. The broker's sample rings, replayed with state per shard of the buckets."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import pandas as pd
+import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.stateful_processor import (
     StatefulProcessor,
@@ -18,10 +18,12 @@ from pyspark.sql.streaming.stateful_processor import (
 )
 
 from kquota_spark.model.measure.sampled_rate import RateConfig
-from kquota_spark.pipeline.bucket_judge import Configs, Judged, JudgedBucket, ManagerJudge
+from kquota_spark.model.replay.decision import Decision, QuietSecond, used_percent
+from kquota_spark.pipeline.bucket_judge import Configs, JudgedBucket, ShardJudge
 from kquota_spark.pipeline.kept_imports import keep_imports, look_seldom
-from kquota_spark.pipeline.sent import BUCKET_KEYS, MANAGER_KEYS, Manager, manager_of, received
-from kquota_spark.schema.columns import Column
+from kquota_spark.pipeline.pieces import unpacked_pieces
+from kquota_spark.pipeline.sent import BUCKET_KEYS, MANAGER_KEYS, Manager
+from kquota_spark.schema.columns import Column, Table
 from kquota_spark.schema.tables import DECISIONS
 
 if TYPE_CHECKING:
@@ -54,20 +56,36 @@ DECIDED = (
     Column("second_ms", "bigint", "start of the second"),
 )
 """Columns as they come from the workers."""
-_OUTPUT_COLUMNS = [column.name for column in DECIDED]
+JUDGED = Table(
+    "judged",
+    "seconds of one shard",
+    (Column("decisions", "binary", "rows of `decisions` as an Arrow batch; Spark does not look into them"),),
+)
 _FIRST_WORKER = "pyspark.sql.streaming.transform_with_state_driver_worker"
-_OUTPUT_DDL = ", ".join(f"{column.name} {column.type}" for column in DECIDED)
+_DECISIONS = DECISIONS.arrow_schema()
 
 
-def to_decisions(governed: DataFrame, config: RateConfig, mutation_config: RateConfig) -> DataFrame:
-    """Rows of `decisions`, one a second of a bucket, from GOVERN's stream; `config` is for rows that name none."""
-    judged = governed.groupBy("manager").transformWithStateInPandas(
-        statefulProcessor=_ManagerProcessor(Configs(config, mutation_config)),
-        outputStructType=_OUTPUT_DDL,
+def to_judged(sharded: DataFrame, config: RateConfig, mutation_config: RateConfig, shards: int) -> DataFrame:
+    """Rows of `JUDGED` from GOVERN's stream.
+
+    Args:
+        sharded: rows of `pipeline.govern.SHARDED`.
+        config: windows of the sampled rates, for rows that name none.
+        mutation_config: windows of mutations.
+        shards: how many values hold the state; it must be the same as long as the state lives.
+    """
+    return sharded.groupBy("shard").transformWithStateInPandas(
+        statefulProcessor=_ShardProcessor(Configs(config, mutation_config), shards),
+        outputStructType=JUDGED.ddl,
         outputMode="Append",
         timeMode="None",
     )
-    return judged.transform(as_decisions)
+
+
+def decisions_of(judged: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Rows of `decisions`, batch by batch, from rows of `JUDGED`."""
+    for packed in judged["decisions"]:
+        yield pa.ipc.read_record_batch(packed.as_buffer(), _DECISIONS)
 
 
 def as_decisions(decided: DataFrame) -> DataFrame:
@@ -76,15 +94,19 @@ def as_decisions(decided: DataFrame) -> DataFrame:
     return decided.withColumns({"second": second, "event_date": F.to_date(second)}).select(*DECISIONS.names)
 
 
-class _ManagerProcessor(StatefulProcessor):
-    """Keeps one `ManagerJudge` per key: a key for each bucket would cost a millisecond or two a micro-batch.
+class _ShardProcessor(StatefulProcessor):
+    """Keeps one `ShardJudge` per key.
 
-    Buckets idle for longer than their rings remember are forgotten when their manager is used; there are few managers.
-    Time to live by processing time is not used: it would wipe live state after a stop of the job.
+    A key costs a millisecond or two per micro-batch: one per bucket would be too many, and one per shard of each quota
+    manager grows with the brokers. A value is read and written whole, so one per manager would be 150 MB for a broker
+    with 100,000 busy buckets.
+
+    Buckets idle for longer than their rings remember are forgotten when their shard is used. Time to live by processing
+    time is not used: it would wipe live state after a stop of the job.
     """
 
-    def __init__(self, configs: Configs) -> None:
-        self._configs = configs
+    def __init__(self, configs: Configs, shards: int) -> None:
+        self._configs, self._shards = configs, shards
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -100,15 +122,16 @@ class _ManagerProcessor(StatefulProcessor):
         rows: Iterator[pd.DataFrame],
         timerValues: TimerValues,  # noqa: N803
     ) -> Iterator[pd.DataFrame]:
-        manager, stored = manager_of(key[0]), self._state.get()
-        judge = ManagerJudge(manager.quota_type, self._configs, None if stored is None else bytes(stored[0]))
-        found = judge.judge(
-            (bucket, received(sent))
-            for frame in rows
-            for bucket, sent in zip(frame["bucket"], frame["sent"], strict=True)
-        )
-        self._state.update((judge.state,))
-        yield pd.DataFrame(decided_columns(manager, found), columns=_OUTPUT_COLUMNS)
+        stored = self._state.get()
+        judge = ShardJudge(self._configs, self._shards, None if stored is None else bytes(stored[0]))
+        found = judge.judge(unpacked_pieces(packed) for frame in rows for packed in frame["pieces"])
+        state = judge.state
+        if state is None:
+            self._state.clear()
+        else:
+            self._state.update((state,))
+        if found:
+            yield pd.DataFrame({"decisions": [decided_batch(found).serialize().to_pybytes()]})
 
     def close(self) -> None:
         keep_imports()
@@ -124,34 +147,105 @@ def _silence_first_worker() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def decided_columns(manager: Manager, found: Iterable[JudgedBucket]) -> dict[str, Sequence[Any]]:
+def decided_batch(found: Iterable[JudgedBucket]) -> pa.RecordBatch:
+    """Rows of `decisions`."""
+    quiet, others = list[tuple[Any, ...]](), list[tuple[Any, ...]]()
+    places = dict[Manager, tuple[str, int, str]]()
+    for manager, bucket, judged, known_through_ms in found:
+        place = places.get(manager)
+        if place is None:
+            place = places[manager] = manager.cluster_id, manager.broker_id, manager.quota_type.value
+        for second, model_variant in judged:
+            is_behind = known_through_ms is None or known_through_ms < second.second_ms + 1_000
+            if isinstance(second, QuietSecond):
+                quiet.append((*place, *bucket, *second, is_behind, model_variant))
+            else:
+                others.append((*place, *bucket, *_decided(second, model_variant, is_behind=is_behind)))
+    tables = []
+    if quiet:
+        tables.append(_table(_quiet_columns(quiet), len(quiet)))
+    if others:
+        tables.append(_table(dict(zip(_ROW, zip(*others, strict=True), strict=True)), len(others)))
+    if not tables:
+        return pa.RecordBatch.from_pylist([], schema=_DECISIONS)
+    return pa.concat_tables(tables).combine_chunks().to_batches()[0]
+
+
+def _quiet_columns(rows: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
+    """Columns that are not 0 in seconds in which nothing was throttled."""
+    (
+        cluster_id, broker_id, quota_type, user, client_id, tags,
+        second_ms, stretches, rate, amount, requests, near_limit, users, client_ids, is_behind, model_variant,
+    ) = zip(*rows, strict=True)  # fmt: skip
+    _, _, _, governing, level, rule, rule_version, _ = zip(*stretches, strict=True)
+    limits = [each[0] for each in governing]
+    counts = pa.array(requests, pa.int64())
+    return {
+        "cluster_id": cluster_id,
+        "broker_id": broker_id,
+        "quota_type": quota_type,
+        "bucket_user": user,
+        "bucket_client_id": client_id,
+        "bucket_tags": tags,
+        "level": level,
+        "rule": rule,
+        "rule_version": rule_version,
+        "limit_per_s": limits,
+        "rate_per_s": rate,
+        "rate_at_most_per_s": pa.nulls(len(rows), pa.float64()),
+        "quota_used_percent": list(map(used_percent, rate, limits)),
+        "amount": amount,
+        "requests": counts,
+        "requests_judged": counts,
+        "requests_agreeing": counts,
+        "judged_near_limit": near_limit,
+        "throttle_errors_ms": ((),) * len(rows),
+        "users": users,
+        "client_ids": client_ids,
+        "is_rules_behind": is_behind,
+        "is_certain": [not each for each in is_behind],
+        "model_variant": model_variant,
+        "source": ("log",) * len(rows),
+        "second_ms": second_ms,
+    }
+
+
+def _table(columns: Mapping[str, Any], count: int) -> pa.Table:
+    """Rows of `decisions` from those columns of `DECIDED` that are not 0."""
+    second = pa.array(columns["second_ms"], pa.int64()).cast(pa.timestamp("ms", tz="UTC"))
+    columns = {**columns, "second": second, "event_date": second.cast(pa.date32())}
+    arrays = []
+    for field in _DECISIONS:
+        column = columns.get(field.name)
+        if column is None:
+            arrays.append(pa.repeat(pa.scalar(0, field.type), count))
+        elif isinstance(column, pa.Array):
+            arrays.append(column.cast(field.type))
+        else:
+            arrays.append(pa.array(column, field.type))
+    return pa.Table.from_arrays(arrays, schema=_DECISIONS)
+
+
+def decided_columns(found: Iterable[JudgedBucket]) -> dict[str, Sequence[Any]]:
     """The columns of `DECIDED`."""
-    rows = [
-        row
-        for each in found
-        for row in _decided_rows(manager, each.bucket, each.judged, each.known_through_ms)
-    ]
+    rows = list[tuple[Any, ...]]()
+    for manager, bucket, judged, known_through_ms in found:
+        place = manager.cluster_id, manager.broker_id, manager.quota_type.value, *bucket
+        for each in judged:
+            decision = each.decision
+            is_behind = known_through_ms is None or known_through_ms < decision.second_ms + 1_000
+            rows.append((*place, *_decided(decision, each.model_variant, is_behind=is_behind)))
     columns = zip(*rows, strict=True) if rows else [()] * len(_ROW)
     return dict(zip(_ROW, columns, strict=True))
 
 
-def _decided_rows(
-    manager: Manager, bucket: str, judged: Iterable[Judged], known_through_ms: int | None
-) -> Iterator[tuple[Any, ...]]:
-    """Rows of one bucket, with the columns that `decided_columns` names."""
-    place = manager.cluster_id, manager.broker_id, manager.quota_type.value, *_tags(bucket)
-    for decision, model_variant in judged:
-        is_behind = known_through_ms is None or known_through_ms < decision.second_ms + 1_000
-        is_certain = decision.is_certain and not is_behind
-        yield (
-            *place, *_of_decision(decision), *_of_agreement(decision.agreement), is_behind, is_certain, model_variant,
-            "log", decision.second_ms,
-        )  # fmt: skip
-
-
-def _tags(bucket: str) -> tuple[str | None, ...]:
-    tags = msgspec.json.decode(bucket)
-    return *tags, *[None] * (len(BUCKET_KEYS) - len(tags))
+def _decided(decision: Decision, model_variant: str, *, is_behind: bool) -> tuple[Any, ...]:
+    """The columns of `_ROW` behind the bucket."""
+    is_certain = decision.is_certain and not is_behind
+    return (
+        *_of_decision(decision), *_of_agreement(decision.agreement), is_behind, is_certain, model_variant, "log",
+        decision.second_ms,
+    )  # fmt: skip
 
 
 _of_decision = attrgetter(*FROM_DECISION)

@@ -19,7 +19,7 @@ from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.model.replay.decision import remembers_ms
 from kquota_spark.pipeline.bucket_judge import BucketJudge, Configs, Judged, JudgedBucket, known_through_of
 from kquota_spark.pipeline.judge import DECIDED, decided_columns
-from kquota_spark.pipeline.sent import Manager, Sent, manager_of, received
+from kquota_spark.pipeline.sent import Manager, Sent, bucket_of, manager_of, received
 from kquota_spark.schema.columns import Column, Table
 
 if TYPE_CHECKING:
@@ -72,9 +72,9 @@ def _rejudged_rows(manager: Manager, bucket: str, rows: pa.Table, configs: Confi
     for row in rows.select(["part", "sent"]).to_pylist():
         parts[row["part"]].append(received(row["sent"]))
     judged = rejudged(manager.quota_type, parts[KEPT], parts[OLD], parts[NEW], configs, reach)
-    known_through_ms = known_through_of(sent for part in parts.values() for sent in part)
-    found = JudgedBucket(bucket, judged.decisions, known_through_ms)
-    columns: dict[str, Any] = dict(decided_columns(manager, [found]))
+    known_through_ms = known_through_of(sent.known_through_ms for part in parts.values() for sent in part)
+    found = JudgedBucket(manager, bucket_of(bucket), judged.decisions, known_through_ms)
+    columns: dict[str, Any] = dict(decided_columns([found]))
     count = len(judged.decisions)
     columns |= {"is_warm": [judged.is_warm] * count, "differs_until_ms": [judged.differs_until_ms] * count}
     return pa.Table.from_pydict(columns, schema=REJUDGED.arrow_schema())

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
+from typing import NamedTuple
 
 import msgspec
 
-from kquota_spark.model.govern.govern import Governed
 from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.model.quotas.resolve import Bucket
 from kquota_spark.model.replay.decision import Stretch
@@ -18,7 +18,7 @@ MANAGER_KEYS = ("cluster_id", "broker_id", "quota_type")
 BUCKET_KEYS = ("bucket_user", "bucket_client_id", "bucket_tags")
 
 
-class Manager(msgspec.Struct, array_like=True, frozen=True):
+class Manager(NamedTuple):
     """What a broker has one of for each type of quota (Kafka's `ClientQuotaManager`)."""
 
     cluster_id: str
@@ -74,18 +74,22 @@ def manager_text(cluster_id: str, broker_id: int, quota_type: str) -> str:
     return msgspec.json.encode((cluster_id, broker_id, quota_type)).decode()
 
 
-def bucket_text(bucket: Bucket, *, has_tags: bool) -> str:
-    """A bucket as text: a JSON array; the tags of a callback are an object of their own, as the tables have them."""
-    names: tuple[str, ...] = (bucket.user, bucket.client_id)
-    if has_tags:
-        names += (json.dumps(dict(bucket.custom_tags), ensure_ascii=False),)
-    return msgspec.json.encode(names).decode()
+BucketTags = tuple[str, str, str | None]
+"""User, client id, and the tags of a callback as text: what tells the buckets of a manager apart."""
 
 
-def sent_of(governed: Governed, second_ms: int, client: tuple[str, str], points: bytes) -> Sent:
-    """What is sent of points of a (user, client id); `known_through_ms`, gaps and windows are still to be set."""
-    governing = governed.relied_on
-    return Sent(
-        second_ms, *client, governing.valid_from_ms, governing.valid_to_ms, governing.has_request_quota, points,
-        governed.rule, governed.rule_version, governed.level, governing.limit_per_s,
-    )  # fmt: skip
+def bucket_tags(bucket: Bucket, *, has_tags: bool) -> BucketTags:
+    """A bucket as the tables have it; the tags of a callback are a JSON object."""
+    tags = json.dumps(dict(bucket.custom_tags), ensure_ascii=False) if has_tags else None
+    return bucket.user, bucket.client_id, tags
+
+
+def bucket_text(tags: BucketTags) -> str:
+    """A bucket as text: a JSON array."""
+    return msgspec.json.encode(tags if tags[2] is not None else tags[:2]).decode()
+
+
+def bucket_of(text: str) -> BucketTags:
+    """A bucket, from its text."""
+    user, client_id, *tags = msgspec.json.decode(text, type=list[str])
+    return user, client_id, tags[0] if tags else None

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 2
 """Raised by a release that adds columns. Tables of 0.1 carry no version and count as 1."""
 
-STATE_FORM = 9
+STATE_FORM = 10
 """Form of the state of the query of the log: another form cannot be read. Releases with a query for each table had 1
 to 5."""
 

@@ -14,9 +14,9 @@ from kquota_spark.audit.task_reports import TaskReports
 from kquota_spark.config.settings import Settings
 from kquota_spark.model.measure.sampled_rate import RateConfig
 from kquota_spark.pipeline.charges import CHARGED
-from kquota_spark.pipeline.govern import GOVERNED
+from kquota_spark.pipeline.govern import SHARDED
 from kquota_spark.pipeline.ingest import to_messages
-from kquota_spark.pipeline.judge import to_decisions
+from kquota_spark.pipeline.judge import DECIDED, as_decisions, to_judged
 from kquota_spark.pipeline.measure import to_seconds
 from kquota_spark.replay.parsing import ingest_settings
 from kquota_spark.schema.columns import Table
@@ -39,10 +39,10 @@ def stages(spark: SparkSession, settings: Settings) -> dict[str, DataFrame]:
     messages = to_messages(source, ingest_settings(settings))
     charged = messages.mapInArrow(made.charged, CHARGED.ddl)
     seconds = to_seconds(charged.unionByName(closings(spark, settings)), "5 seconds")
-    governed = seconds.mapInArrow(made.governed, GOVERNED.ddl)
-    decisions = to_decisions(governed, RateConfig(), RateConfig())
+    governed = seconds.mapInArrow(made.governed, SHARDED.ddl)
+    judged = to_judged(governed, RateConfig(), RateConfig(), 64)
     return {
-        "messages": messages, "charged": charged, "seconds": seconds, "governed": governed, "decisions": decisions
+        "messages": messages, "charged": charged, "seconds": seconds, "governed": governed, "judged": judged
     }  # fmt: skip
 
 
@@ -50,11 +50,11 @@ def types(frame: DataFrame) -> list[tuple[str, str]]:
     return [(field.name, field.dataType.simpleString()) for field in frame.schema.fields]
 
 
-def test_what_is_judged_is_exactly_what_its_table_declares(
-    stages: dict[str, DataFrame], spark: SparkSession, settings: Settings
-) -> None:
+def test_what_is_judged_is_exactly_what_its_table_declares(spark: SparkSession, settings: Settings) -> None:
     declared = [(column.name, column.type.replace(" ", "")) for column in DECISIONS.columns]
-    assert types(stages["decisions"]) == declared
+    decided = spark.createDataFrame([], ", ".join(f"{column.name} {column.type}" for column in DECIDED))
+    assert types(as_decisions(decided)) == declared
+    write_table(Path(settings.tables), "decisions")
     # And that is what Delta has made of the declaration, so nothing is cast on the way in.
     assert types(spark.read.format("delta").load(f"{settings.tables}/decisions")) == declared
 
@@ -78,5 +78,5 @@ def test_python_runs_in_the_parser_the_governor_and_the_replay_only(stages: dict
         "charged": ["MapInArrow"],
         "seconds": ["MapInArrow"],
         "governed": ["MapInArrow", "MapInArrow"],
-        "decisions": ["TransformWithStateInPySpark", "MapInArrow", "MapInArrow"],
+        "judged": ["TransformWithStateInPySpark", "MapInArrow", "MapInArrow"],
     }

@@ -52,8 +52,8 @@ def test_the_cut_into_batches_and_restarts_change_nothing(
 
 
 def test_an_idle_bucket_is_forgotten_and_nothing_changes(spark: SparkSession, tmp_path: Path) -> None:
-    # Forgotten when its broker's next seconds are 12 s past the end of its last one: its ring equals a new one then.
-    settings = settings_with_rules(tmp_path)
+    # Forgotten when its shard's next seconds are 12 s past the end of its last one: its ring equals a new one then.
+    settings = settings_with_rules(tmp_path, state_shards=1)
     judged(spark, settings, [used("alice", (900, 20_000, 0)), used("erin", (0, 1_000, 0))])
     assert _users(spark, settings) == ["alice", "erin"]
     judged(spark, settings, [used("erin", (10_000, 5_000, 0))])

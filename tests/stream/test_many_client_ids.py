@@ -51,7 +51,7 @@ def _random(first_s: int, end_s: int) -> list[dict[str, Any]]:
 
 
 def _settings(root: Path) -> Settings:
-    settings = settings_at(root)
+    settings = settings_at(root, state_shards=1)
     create_tables(settings)
     rules = [change(f"user-{number}", None, 1_000.0) for number in range(KNOWN)]
     write_rules(settings, *rules, change(None, DEFAULT, 1_000.0))
@@ -84,7 +84,7 @@ def test_known_clients_are_judged_as_without_the_random_ones_and_those_are_forgo
     assert len(rows_of(flooded, "decisions")) == KNOWN * SECONDS + RANDOM_IDS
     assert _of_known(flooded) == _of_known(quiet)
     assert len(remembered(spark, flooded)) == KNOWN + RANDOM_IDS
-    # 12 s after their last second, when the manager of their type is used again, they are gone; the known ones go on.
+    # 12 s after their last second, when their shard is used again, they are gone; the known ones go on.
     fetch = used("user-0", (70_000, 100, 0), quota_type="fetch", kind=1)
     later = (_known(SECONDS, SECONDS + 1), [*_known(70, 71), fetch])
     for settings in (quiet, flooded):

@@ -54,18 +54,20 @@ def _messages() -> list[tuple[int, bytes]]:
 
 
 @pytest.mark.parametrize(
-    ("batches", "kept", "is_mid_stream"),
-    [(1, "all", True), (7, "all", False), (7, "throttled", False), (7, "unreadable", False)],
+    ("batches", "kept", "is_mid_stream", "shards"),
+    [(1, "all", True, 64), (7, "all", False, 5), (7, "throttled", False, 1), (7, "unreadable", False, 64)],
 )
-def test_decisions_equal_the_replay_whatever_the_batches_and_whatever_is_kept(
+def test_decisions_equal_the_replay_whatever_the_batches_the_shards_and_whatever_is_kept(
     spark: SparkSession,
     settings: Settings,
     tmp_path: Path,
     batches: int,
     kept: Kept,
     is_mid_stream: bool,
+    shards: int,
 ) -> None:
-    settings = replace(settings, kept_requests=kept)
+    stream = replace(settings.stream, state_shards=shards)
+    settings = replace(settings, kept_requests=kept, stream=stream)
     write_rules(settings_at(tmp_path), *read_quota_file(CAPTURE / "quotas.yaml"))
     earlier = [(1, MINUTES_EARLIER)] if is_mid_stream else []
     before = tmp_path / "broker-1.log"

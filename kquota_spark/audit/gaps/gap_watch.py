@@ -13,12 +13,13 @@ from operator import attrgetter
 from typing import Protocol
 
 from kquota_spark.audit.gaps.log_gaps import LogGap, Look, record_gaps
+from kquota_spark.checkpoints.checkpoints import KEPT_BATCHES
 from kquota_spark.config.settings import Settings
 from kquota_spark.model.replay.log_beginning import BrokerLines, Restarts
 from kquota_spark.schema.gap_tables import BROKER_RESTART
 
-_NOTED_EVERY = 50
-"""Micro-batches: so few commits of `requests`, at most, a start has to look through."""
+_NOTED_EVERY = KEPT_BATCHES - 2
+"""Micro-batches: what they covered is looked up before the checkpoint forgets it. A start has few to look through."""
 _newest_ms = attrgetter("newest_ms")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.principals import Principal
@@ -71,8 +71,7 @@ _KEPT_ANSWERS = 50_000
 """Random client ids must not fill the memory."""
 
 
-@dataclass(frozen=True, slots=True)
-class Governed:
+class Governed(NamedTuple):
     """A bucket and what limits it, for as long as `governing` is valid."""
 
     bucket: Bucket

@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 
 from kquota_spark.model.measure.points import UNSIZED_KINDS, Point
 from kquota_spark.model.measure.sampled_rate import RateConfig
+from kquota_spark.model.measure.throttle_time import rate_per_s
 from kquota_spark.model.quotas.quota_types import QuotaType
-from kquota_spark.model.replay.agreement import Agreement
+from kquota_spark.model.replay.agreement import NEAR_LIMIT, Agreement
 from kquota_spark.model.replay.mutation_replay import FORGET_AFTER_MS, MutationReplay
-from kquota_spark.model.replay.replay import BucketReplay, Governing, Outcome, Verdict
+from kquota_spark.model.replay.replay import BucketReplay, Governing, Outcome, Quiet, Verdict
 from kquota_spark.model.replay.request_replay import RequestReplay
 
 Replay = BucketReplay | RequestReplay | MutationReplay
@@ -96,6 +97,38 @@ class Decision:
         return not (self.agreement.uncertain or self.late)
 
 
+class QuietSecond(NamedTuple):
+    """One second of one bucket in which all requests are quiet (`replay.Quiet`); nearly all seconds of an audit are.
+
+    The stretch is that of the request furthest above its limit, as the rate is.
+    """
+
+    second_ms: int
+    stretch: Stretch
+    rate_per_s: float
+    amount: int
+    requests: int
+    near_limit: int
+    users: list[str]
+    client_ids: list[str]
+
+    @property
+    def decision(self) -> Decision:
+        """The same as any other second."""
+        stretch, limit = self.stretch, self.stretch.governing.limit_per_s
+        counts = Agreement(self.requests, agreeing=self.requests, near_limit=self.near_limit)
+        return Decision(
+            self.second_ms, stretch.level, stretch.rule, stretch.rule_version, limit, self.rate_per_s,
+            quota_used_percent=used_percent(self.rate_per_s, limit), amount=self.amount, requests=self.requests,
+            agreement=counts, users=self.users, client_ids=self.client_ids,
+        )  # fmt: skip
+
+
+def used_percent(rate_per_s: float, limit_per_s: float | None) -> float | None:
+    """Percent of the limit; None where there is none, or 0."""
+    return 100.0 * rate_per_s / limit_per_s if limit_per_s else None
+
+
 def judge_bucket(
     replay: Replay, stretches: Iterable[Stretch], verdicts: list[Verdict] | None = None
 ) -> list[Decision]:
@@ -106,7 +139,17 @@ def judge_bucket(
         stretches: in any order, but all there is of each second: a second already folded comes out as late.
         verdicts: if given, every verdict is appended.
     """
-    decisions: list[Decision] = []
+    found = judge_seconds(replay, list(stretches), verdicts)
+    return [each.decision if isinstance(each, QuietSecond) else each for each in found]
+
+
+def judge_seconds(
+    replay: Replay, stretches: Sequence[Stretch], verdicts: list[Verdict] | None = None
+) -> list[Decision | QuietSecond]:
+    """The same with as few objects as there can be: for an audit with many buckets."""
+    if len(stretches) == 1 and stretches[0][0] >= replay.folded_through_ms:
+        return _judged_alone(replay, stretches[0], verdicts)
+    decisions: list[Decision | QuietSecond] = []
     seconds: list[tuple[int, list[Stretch], list[int]]] = []
     points: list[Point] = []
     governing: list[Governing] = []
@@ -122,26 +165,89 @@ def judge_bucket(
         points += [point for point, _ in entries]
         governing += [of_second[index].governing for _, index in entries]
         seconds.append((second_ms, of_second, [index for _, index in entries]))
-    judged = replay.judge(points, governing)
+    judged = _judged(replay, points, governing, verdicts)
     start = 0
     for second_ms, of_second, indexes in seconds:
         end = start + len(indexes)
-        decisions.append(_decision(second_ms, of_second, indexes, judged[start:end]))
+        if isinstance(judged, Quiet):
+            part = Quiet(judged.totals[start:end], judged.windows_ms[start:end])
+            decisions.append(_quiet(second_ms, of_second, indexes, points[start:end], part))
+        else:
+            decisions.append(_decision(second_ms, of_second, indexes, judged[start:end]))
         start = end
+    return decisions
+
+
+def _judged_alone(
+    replay: Replay, stretch: Stretch, verdicts: list[Verdict] | None
+) -> list[Decision | QuietSecond]:
+    """The only second, of one client under one rule: so are nearly all where clients are many."""
+    points = sorted(stretch.points)
+    judged = _judged(replay, points, [stretch.governing] * len(points), verdicts)
+    if isinstance(judged, Quiet):
+        rates = list(map(rate_per_s, *judged))
+        near = _near(rates, stretch.governing.limit_per_s)
+        amount = sum([point[4] for point in points])
+        return [
+            QuietSecond(
+                stretch.second_ms, stretch, max(rates), amount, len(points), near, [stretch.user], [stretch.client_id]
+            )
+        ]  # fmt: skip
+    return [_decision(stretch.second_ms, [stretch], [0] * len(points), judged)]
+
+
+def _near(rates_per_s: Iterable[float], limit_per_s: float | None) -> int:
+    """How many are near their limit."""
+    if not limit_per_s:
+        return 0
+    within = NEAR_LIMIT * limit_per_s
+    return sum([abs(rate - limit_per_s) <= within for rate in rates_per_s])
+
+
+def _quiet(
+    second_ms: int,
+    of_second: Sequence[Stretch],
+    indexes: Sequence[int],
+    points: Sequence[Point],
+    judged: Quiet,
+) -> QuietSecond:
+    """As `_decision`, of quiet requests."""
+    near, worst, worst_share, worst_rate = 0, of_second[0], -1.0, -1.0
+    for index, total, window_ms in zip(indexes, judged.totals, judged.windows_ms, strict=True):
+        stretch, rate = of_second[index], rate_per_s(total, window_ms)
+        limit = stretch.governing[0]
+        near += _near((rate,), limit)
+        share = rate / limit if limit else 0.0
+        if share > worst_share or (share == worst_share and rate > worst_rate):
+            worst, worst_share, worst_rate = stretch, share, rate
+    amount = sum([point[4] for point in points])
+    return QuietSecond(second_ms, worst, worst_rate, amount, len(points), near, *_names(of_second))
+
+
+def _judged(
+    replay: Replay,
+    points: Sequence[Point],
+    governing: Sequence[Governing],
+    verdicts: list[Verdict] | None,
+) -> list[Verdict] | Quiet:
+    if verdicts is None and isinstance(replay, BucketReplay):
+        return replay.judge_quickly(points, governing)
+    judged = replay.judge(points, governing)
     if verdicts is not None:
         verdicts += judged
-    return decisions
+    return judged
 
 
 def _late(second_ms: int, of_second: Sequence[Stretch]) -> Decision:
     decision = Decision(second_ms, late=sum(len(stretch.points) for stretch in of_second))
-    _add_names(decision, of_second)
+    decision.users, decision.client_ids = _names(of_second)
     return decision
 
 
-def _add_names(decision: Decision, of_second: Sequence[Stretch]) -> None:
-    decision.users = sorted({stretch.user for stretch in of_second})[:MAX_NAMES]
-    decision.client_ids = sorted({stretch.client_id for stretch in of_second})[:MAX_NAMES]
+def _names(of_second: Sequence[Stretch]) -> tuple[list[str], list[str]]:
+    """Users and client ids."""
+    users, client_ids = {stretch.user for stretch in of_second}, {stretch.client_id for stretch in of_second}
+    return sorted(users)[:MAX_NAMES], sorted(client_ids)[:MAX_NAMES]
 
 
 def _decision(
@@ -175,8 +281,7 @@ def _decision(
     decision.unsized_requests = sum(verdict[0][6] in _UNSIZED for verdict in judged)
     decision.rate_per_s, decision.rate_at_most_per_s = top.rate_per_s, top.rate_at_most_per_s
     decision.limit_per_s = top.governing.limit_per_s
-    if decision.limit_per_s:
-        decision.quota_used_percent = 100.0 * top.rate_per_s / decision.limit_per_s
+    decision.quota_used_percent = used_percent(top.rate_per_s, decision.limit_per_s)
     decision.level, decision.rule, decision.rule_version = stretch.level, stretch.rule, stretch.rule_version
-    _add_names(decision, of_second)
+    decision.users, decision.client_ids = _names(of_second)
     return decision

@@ -24,21 +24,19 @@ from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.model.measure.points import Point
 from kquota_spark.model.quotas.principals import Principal
 from kquota_spark.model.quotas.quota_types import QuotaType
-from kquota_spark.model.replay.decision import Replay, Stretch, judge_bucket, replay_of
+from kquota_spark.model.replay.decision import Replay, Stretch, judge_seconds, replay_of
 from kquota_spark.pipeline.bucket_judge import Configs, Judged, JudgedBucket
 from kquota_spark.pipeline.charges import CLIENT_KEYS, charges_of
 from kquota_spark.pipeline.ingest import MessageReader, parsed
-from kquota_spark.pipeline.judge import decided_columns
+from kquota_spark.pipeline.judge import decided_batch
 from kquota_spark.pipeline.measure import usage_batch
-from kquota_spark.pipeline.sent import Manager, bucket_text
+from kquota_spark.pipeline.sent import BucketTags, Manager, bucket_tags
 from kquota_spark.replay.parsing import ingest_settings
-from kquota_spark.schema.tables import DECISIONS
 from tests.bench.processes import process_cpu_s
 from tests.bench.rounds import Round
 from tests.support.pipeline.packed import packed_bytes
 
 _AT_ONCE = 100_000
-_DECISIONS = DECISIONS.arrow_schema()
 
 
 class _Client(NamedTuple):
@@ -64,7 +62,7 @@ class PlainAudit:
         self._known = KnownLoader(settings)()
         self._configs = Configs(rate_config(settings), mutation_config(settings))
         self._open: defaultdict[_Client, list[Point]] = defaultdict(list)
-        self._replays: dict[tuple[int, QuotaType, str], Replay] = {}
+        self._replays: dict[tuple[int, QuotaType, BucketTags], Replay] = {}
         self._newest = 0
 
     def take(self, messages: list[Message], *, is_end: bool) -> None:
@@ -91,7 +89,7 @@ class PlainAudit:
         self._newest = max(pc.max(seconds).as_py() or 0, self._newest)
 
     def _judge(self, closed: Mapping[_Client, list[Point]]) -> None:
-        by_bucket: defaultdict[tuple[int, QuotaType, str], list[Stretch]] = defaultdict(list)
+        by_bucket: defaultdict[tuple[int, QuotaType, BucketTags], list[Stretch]] = defaultdict(list)
         for client, copies in closed.items():
             points = sorted(set(copies))
             principal = Principal(client.principal_type, client.user)
@@ -99,7 +97,7 @@ class PlainAudit:
             found = self._known.governor.govern(*asked, points[0].record_time_ms)
             rule = (found.relied_on, found.level, found.rule, found.rule_version)
             stretch = Stretch(client.second * 1_000, client.user, client.client_id, *rule, points)
-            key = (client.broker_id, client.quota_type, bucket_text(found.bucket, has_tags=False))
+            key = (client.broker_id, client.quota_type, bucket_tags(found.bucket, has_tags=False))
             by_bucket[key].append(stretch)
         seconds: dict[str, Any] = {
             "broker_id": pa.array([client.broker_id for client in closed], pa.int32()),
@@ -112,26 +110,19 @@ class PlainAudit:
         self._write("usage", usage_batch(pa.RecordBatch.from_pydict(seconds), self._settings.cluster_id))
         self._write("decisions", self._decided(by_bucket))
 
-    def _decided(self, by_bucket: Mapping[tuple[int, QuotaType, str], list[Stretch]]) -> pa.RecordBatch:
-        columns: defaultdict[str, list[Any]] = defaultdict(list)
+    def _decided(
+        self, by_bucket: Mapping[tuple[int, QuotaType, BucketTags], list[Stretch]]
+    ) -> pa.RecordBatch:
+        found = []
         for (broker_id, quota_type, bucket), stretches in by_bucket.items():
             config = self._configs.of(quota_type, None)
             key = (broker_id, quota_type, bucket)
             if key not in self._replays:
                 self._replays[key] = replay_of(quota_type, config)
-            decisions = judge_bucket(self._replays[key], stretches)
-            judged = [Judged(decision, config.name) for decision in decisions]
+            judged = [Judged(second, config.name) for second in judge_seconds(self._replays[key], stretches)]
             manager = Manager(self._settings.cluster_id, broker_id, quota_type)
-            found = decided_columns(manager, [JudgedBucket(bucket, judged, self._known.known_through_ms)])
-            for name, values in found.items():
-                columns[name] += values
-        seconds_ms = pa.array(columns.pop("second_ms"), pa.timestamp("ms", tz="UTC"))
-        made = {name: pa.array(values, _DECISIONS.field(name).type) for name, values in columns.items()}
-        made |= {
-            "second": seconds_ms.cast(pa.timestamp("us", tz="UTC")),
-            "event_date": seconds_ms.cast(pa.date32()),
-        }
-        return pa.RecordBatch.from_arrays([made[name] for name in _DECISIONS.names], schema=_DECISIONS)
+            found.append(JudgedBucket(manager, bucket, judged, self._known.known_through_ms))
+        return decided_batch(found)
 
     def _write(self, name: str, rows: pa.RecordBatch) -> None:
         place = str(self._tables / name)

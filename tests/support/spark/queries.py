@@ -79,14 +79,15 @@ def run_judge(spark: SparkSession, settings: Settings) -> list[dict[str, Any]]:
 
 def start_judge(spark: SparkSession, settings: Settings) -> Started:
     """Start that end."""
-    from kquota_spark.audit.queries import from_governed, start
+    from kquota_spark.audit.queries import from_sharded, start
     from kquota_spark.audit.stages import Stages
     from kquota_spark.checkpoints.known import KnownLoader
-    from kquota_spark.pipeline.govern import to_governed
+    from kquota_spark.pipeline.govern import to_sharded
 
     sink = _sink(spark, settings, LOG)
-    governed = to_governed(_commits(spark, settings, "usage"), KnownLoader(settings))
-    return start(from_governed(governed, Stages(settings, sink.reports)), sink, is_once=True)
+    shards = settings.stream.state_shards
+    sharded = to_sharded(_commits(spark, settings, "usage"), KnownLoader(settings), shards)
+    return start(from_sharded(sharded, Stages(settings, sink.reports)), sink, is_once=True)
 
 
 def write_topic(

@@ -185,9 +185,24 @@ def test_a_state_of_another_form_is_refused(settings: Settings) -> None:
     _write(settings)
     (Path(settings.checkpoints) / "log.lineage.json").write_text('{"state_form": 5}', encoding="utf-8")
     with pytest.raises(
-        UserError, match=r"/log: another release wrote its state \(form 5, this one reads 9\): move"
+        UserError, match=r"/log: another release wrote its state \(form 5, this one reads 10\): move"
     ):
         require_lineage(settings, ["log"], is_new=False)
+
+
+def test_another_number_of_shards_than_the_checkpoint_has_is_refused(settings: Settings) -> None:
+    assert require_lineage(settings, ["log", "jmx"], is_new=False) == []
+    _write(settings)
+    _write(settings, "jmx", {"jmx": {"0": 5}})
+    sharded = settings.changed(stream=settings.stream.changed(state_shards=8))
+    with pytest.raises(
+        UserError,
+        match=r"/log: its state has 64 shards, and stream\.state_shards says 8: write the old number, or move it away",
+    ):
+        require_lineage(sharded, ["log"], is_new=False)
+    # The query of JMX has no state; with the old number that of the log goes on.
+    assert require_lineage(sharded, ["jmx"], is_new=False) == []
+    assert require_lineage(settings, ["log", "jmx"], is_new=False) == []
 
 
 def test_a_lost_checkpoint_is_refused_unless_a_new_lineage_is_asked_for(settings: Settings) -> None:
@@ -210,6 +225,7 @@ def test_a_lost_checkpoint_is_refused_unless_a_new_lineage_is_asked_for(settings
         measured_ms=T0_MS + 2 * hour_ms,
         decided_ms={"1": T0_MS + 2 * hour_ms, "2": T0_MS + 7_100_000},
         tables=stored_lineage(settings).tables,
+        state_shards=64,
     )
 
 
@@ -233,7 +249,7 @@ def test_nothing_is_left_out_of_tables_that_were_made_anew(settings: Settings) -
     shutil.rmtree(settings.tables)
     create_tables(settings)
     require_lineage(settings, ["log"], is_new=False)
-    assert stored_lineage(settings) == Lineage(tables=stored_lineage(settings).tables)
+    assert stored_lineage(settings) == Lineage(tables=stored_lineage(settings).tables, state_shards=64)
 
 
 def test_a_lineage_leaves_out_what_the_tables_have() -> None:

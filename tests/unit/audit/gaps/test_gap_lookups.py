@@ -232,25 +232,25 @@ def test_the_job_notes_how_far_it_has_looked_without_being_asked(
     settings: Settings, opened: list[int | str]
 ) -> None:
     run = FollowedRun(settings)
-    for number in range(101):
+    for number in range(17):
         lines(settings, number)
         told = Told(spans=[("log", 0, number, number, 1)], brokers=[1])
         run.follow([told], number)
     opened.clear()
     record_gaps(settings)
-    # The first one brought a new broker, and each 50th after it is a reason by itself: 50, and 100.
+    # The first one brought a new broker, and each 8th after it is a reason by itself: 8, and 16.
     assert opened == []
 
 
 def test_a_look_that_only_notes_opens_no_file(settings: Settings, opened: list[int | str]) -> None:
     run = FollowedRun(settings)
-    for number in range(51):
+    for number in range(9):
         lines(settings, number)
         run.follow([Told(spans=[("log", 0, number, number, 1)], brokers=[1])], number)
         if number == 0:
             opened.clear()
     assert opened == []
-    # The one of number 50 noted the version with the files of all 51.
+    # The one of number 8 noted the version with the files of all 9.
     noted = json.loads((Path(settings.checkpoints) / "log.compared.json").read_bytes())
     assert noted["requests"] == DeltaTable(f"{settings.tables}/requests").version()
 

@@ -95,6 +95,7 @@ def test_a_damaged_lineage_is_made_anew_of_what_the_tables_hold(settings: Settin
         measured_ms=T0_MS + 3_000,
         decided_ms={"1": T0_MS},
         tables=repaired["tables"],
+        state_shards=64,
     )
     assert repaired["tables"] != ""
 
