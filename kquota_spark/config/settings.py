@@ -179,7 +179,6 @@ class Stream(Section):
     episode_gap: Duration = Duration(10_000)
     shuffle_partitions: int = 2
     state_shards: int = 64
-    """Values of the state of buckets; each bucket is in one of them."""
     raw_text_limit_bytes: int = 4_096
     lease_time: Duration = Duration(60_000)
     """On an object store: how long a driver is silent before another one may take its place."""

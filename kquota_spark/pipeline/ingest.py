@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -22,6 +24,7 @@ from kquota_spark.formats.messages.messages import (
 )
 from kquota_spark.formats.request_log.line import Request, RequestLogParser, Unreadable
 from kquota_spark.model.quotas.rules import BEGINNING_MS, END_MS
+from kquota_spark.pipeline.line_columns import Numbers, line_columns
 from kquota_spark.schema.tables import REQUESTS
 
 if TYPE_CHECKING:
@@ -122,9 +125,14 @@ def parsed(messages: pa.RecordBatch, reader: MessageReader) -> pa.RecordBatch:
     # Tens of thousands of live tuples and no cycles among them: looking for some costs 30 %.
     gc.disable()
     try:
-        given: list[list[Any]] = [messages.column(name).to_pylist() for name in _MESSAGE_COLUMNS]
-        lines = [reader.read(*message) for message in zip(*given, strict=True)]
-        return _rows(messages, lines, reader.settings.cluster_id)
+        parts = [*_of_usual_lines(messages, reader)]
+        are_others = np.ones(messages.num_rows, bool)
+        for places, _ in parts:
+            are_others[places] = False
+        others = np.flatnonzero(are_others)
+        if len(others):
+            parts.append(_Part(others, parsed_one_by_one(_taken(messages, others), reader)))
+        return _in_order(parts)
     finally:
         gc.enable()
 
@@ -133,25 +141,78 @@ _MESSAGE_COLUMNS = ("value", "broker", "topic", "written_by_ms")
 _NO_FIELDS: Fields = {}
 _NO_REQUEST = Request._make([None] * len(Request._fields))
 _SCHEMA = REQUESTS.arrow_schema()
+_NO_BROKER = -1
 
 
-def _rows(messages: pa.RecordBatch, lines: list[Line], cluster_id: str) -> pa.RecordBatch:
+class _Part(NamedTuple):
+    """Rows of some messages, and the places of those messages, in order."""
+
+    places: Numbers
+    rows: pa.RecordBatch
+
+
+def _of_usual_lines(messages: pa.RecordBatch, reader: MessageReader) -> Iterator[_Part]:
+    """Rows of the messages that are a line in Kafka's own layout with nothing odd, zone by zone."""
+    broker_ids = reader.broker_ids(messages)
+    beside = messages.drop_columns(["value"])
+    for parser, are_of_zone in reader.zones(broker_ids):
+        of_zone = np.flatnonzero(are_of_zone)
+        found = line_columns(_taken(messages.select(["value"]), of_zone)["value"], parser)
+        places = of_zone[found.places]
+        if len(places):
+            given = _taken(beside, places)
+            latest_ms = pc.add(given["written_by_ms"], pa.scalar(reader.settings.allowed_clock_skew_ms))
+            columns = found.columns | {
+                "kind": pa.repeat("request", len(places)),
+                "broker_id": pa.array(broker_ids[places]),
+                "is_out_of_time": pc.greater(found.columns["record_time_ms"], latest_ms),
+                "reason": pa.nulls(len(places)),
+                "raw_text": pa.nulls(len(places)),
+            }
+            yield _Part(places, _rows(given, columns, reader.settings.cluster_id))
+
+
+def parsed_one_by_one(messages: pa.RecordBatch, reader: MessageReader) -> pa.RecordBatch:
+    """The same as `parsed`, for whatever messages: a line is an object on its way."""
+    given: list[list[Any]] = [messages.column(name).to_pylist() for name in _MESSAGE_COLUMNS]
+    lines = [reader.read(*message) for message in zip(*given, strict=True)]
     *heads, requests = zip(*lines, strict=True)
     columns = _request_columns(requests)
     for name, values in zip(Line._fields, heads, strict=False):
         columns[name] = pa.array(values, _SCHEMA.field(name).type)
+    return _rows(messages, columns, reader.settings.cluster_id)
+
+
+def _rows(messages: pa.RecordBatch, columns: dict[str, Any], cluster_id: str) -> pa.RecordBatch:
+    """Rows of `requests`: what was read of messages, and what is known of them without that."""
+    count = messages.num_rows
     columns |= {
         "topic": messages.column("topic"),
         "partition": messages.column("partition"),
         "kafka_offset": messages.column("offset"),
         "kafka_timestamp_ms": messages.column("timestamp_ms"),
-        "cluster_id": pa.repeat(cluster_id, len(lines)),
-        "lines": pa.nulls(len(lines)),
-        "first_offset": pa.nulls(len(lines)),
+        "cluster_id": pa.repeat(cluster_id, count),
+        "lines": pa.nulls(count),
+        "first_offset": pa.nulls(count),
     }
     columns["event_date"] = event_date(columns["record_time_ms"], messages.column("written_by_ms"))
     arrays = [columns[field.name].cast(field.type) for field in _SCHEMA]
     return pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)
+
+
+def _in_order(parts: Sequence[_Part]) -> pa.RecordBatch:
+    if len(parts) == 1:
+        return parts[0].rows
+    rows = pa.Table.from_batches([part.rows for part in parts]).combine_chunks().to_batches()[0]
+    return rows.take(_indices(np.argsort(np.concatenate([part.places for part in parts]))))
+
+
+def _taken(messages: pa.RecordBatch, places: Numbers) -> pa.RecordBatch:
+    return messages if len(places) == messages.num_rows else messages.take(_indices(places))
+
+
+def _indices(places: Numbers) -> pa.Int64Array:
+    return pa.array(places.tolist(), pa.int64())
 
 
 def event_date(time_ms: Any, written_by_ms: Any) -> Any:
@@ -191,6 +252,30 @@ class MessageReader:
         self._parsers = {
             broker_id: RequestLogParser(zone) for broker_id, zone in settings.log_time_zones.items()
         }
+
+    def broker_ids(self, messages: pa.RecordBatch) -> Numbers:
+        """The broker of each message that is no more than a line; `_NO_BROKER` where no place says it."""
+        if not self._takes_lines:
+            return np.full(messages.num_rows, _NO_BROKER)
+        encoded: list[Any] = [
+            messages.column(name).dictionary_encode("encode") for name in ("broker", "topic")
+        ]
+        names, topics = (each.dictionary.to_pylist() for each in encoded)
+        of_names, of_topics = (each.indices.to_numpy().astype(np.int64) for each in encoded)
+        # Few differ: each pair of a name and a topic is asked for once.
+        pairs, of_pairs = np.unique(of_names * len(topics) + of_topics, return_inverse=True)
+        asked = (divmod(pair, len(topics)) for pair in pairs.tolist())
+        found = [self._messages.broker_id(names[name], _NO_FIELDS, topics[topic]) for name, topic in asked]
+        ids: Numbers = np.array([_NO_BROKER if each is None else each for each in found], np.int64)[of_pairs]
+        return ids
+
+    def zones(self, broker_ids: Numbers) -> Iterator[tuple[RequestLogParser, npt.NDArray[np.bool_]]]:
+        """Each parser, and which of these brokers have their logs in its zone."""
+        are_known = broker_ids != _NO_BROKER
+        own = [*self._parsers]
+        yield self._parser, are_known & ~np.isin(broker_ids, own) if own else are_known
+        for broker_id, parser in self._parsers.items():
+            yield parser, broker_ids == broker_id
 
     def read(self, value: bytes | None, broker: bytes | None, topic: str, written_by_ms: int) -> Line:
         """What one message says; `broker` is its header or key, if the settings ask for them; see `WRITTEN_BY`."""

@@ -10,12 +10,16 @@ from kquota_spark.model.quotas.rules import BEGINNING_MS, END_MS
 
 _CACHED_SECONDS = 4_096
 _SECOND = re.compile(rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d")
-_MILLISECONDS = {b"%c%03d" % (mark, ms): ms for mark in b",." for ms in range(1_000)}
+MILLISECONDS = {b"%c%03d" % (mark, ms): ms for mark in b",." for ms in range(1_000)}
+"""What stands behind a log time's second, and how many ms that is."""
 _TO_SECOND, _MILLISECOND = slice(19), slice(19, None)  # to make them for each line takes 0.05 us
 # Floats, for so they are compared: 0.1 us less than to compare a float with two ints.
-_BEGINNING_MS, _END_MS = float(BEGINNING_MS), float(END_MS)
+EARLIEST_MS, LATEST_MS = float(BEGINNING_MS), float(END_MS)
 _MOST_AHEAD_MS = 60_000
-_WAITED_PRODUCE_MS, _WAITED_FETCH_MS = 5.0, 50.0
+_WAITED_PRODUCE_MS = 5.0
+FETCH_WAITS_FROM_MS = 50.0
+"""A fetch with such a `remoteTimeMs`, or a longer one, had waited for data before its quota was checked."""
+NEVER_WAITS_MS = float("nan")  # no number is from it on, not even an infinite one
 
 
 class SkippedTime(ValueError):
@@ -48,9 +52,18 @@ class LogClock:
             ValueError: the text is not such a time.
         """
         try:
-            return self._seconds[text[_TO_SECOND]] + _MILLISECONDS[text[_MILLISECOND]]
+            return self._seconds[text[_TO_SECOND]] + MILLISECONDS[text[_MILLISECOND]]
         except KeyError:
             return self._new_second_ms(text, seen_ms)
+
+    def second_ms(self, second: bytes) -> int | None:
+        """Epoch ms of a second, a log time's first 19 bytes; None if it is no time, or was shown twice or never."""
+        if second not in self._seconds:
+            try:
+                self._resolve(second)
+            except ValueError:
+                return None
+        return self._seconds.get(second)
 
     def is_shown_twice(self, text: bytes) -> bool:
         """Whether a log time, read before or not, is one of the hour at which clocks are put back."""
@@ -64,7 +77,7 @@ class LogClock:
         return second in self._shown_twice
 
     def _new_second_ms(self, text: bytes, seen_ms: int | None) -> int:
-        milli = _MILLISECONDS.get(text[_MILLISECOND])
+        milli = MILLISECONDS.get(text[_MILLISECOND])
         second = text[_TO_SECOND]
         if milli is None:
             raise ValueError(text)
@@ -108,16 +121,21 @@ def record_time_ms(
             time that no column holds would stop the batch and every retry of it.
     """
     before = log_time_ms - send_ms - response_queue_ms - (0.0 if has_waited else remote_ms)
-    if not _BEGINNING_MS <= before <= _END_MS:
+    if not EARLIEST_MS <= before <= LATEST_MS:
         raise OverflowError
     return int(before + 0.5)
 
 
+def produce_waits_from_ms(acks: int) -> float:
+    """A produce had waited for replicas before its quota was checked from this `remoteTimeMs` on; only acks=all can."""
+    return _WAITED_PRODUCE_MS if acks == -1 else NEVER_WAITS_MS
+
+
 def has_produce_waited(acks: int, remote_ms: float) -> bool:
     """Whether a produce waited for replicas before its quota was checked (only acks=all can)."""
-    return acks == -1 and remote_ms >= _WAITED_PRODUCE_MS
+    return remote_ms >= produce_waits_from_ms(acks)
 
 
 def has_fetch_waited(remote_ms: float) -> bool:
     """Whether a fetch waited for data before its quota was checked."""
-    return remote_ms >= _WAITED_FETCH_MS
+    return remote_ms >= FETCH_WAITS_FROM_MS

@@ -8,7 +8,12 @@ import msgspec
 from msgspec import UNSET
 
 from kquota_spark.formats.request_log import charged_bytes as charged
-from kquota_spark.formats.request_log.clock import has_fetch_waited, has_produce_waited, record_time_ms
+from kquota_spark.formats.request_log.clock import (
+    FETCH_WAITS_FROM_MS,
+    NEVER_WAITS_MS,
+    produce_waits_from_ms,
+    record_time_ms,
+)
 from kquota_spark.formats.request_log.json_bodies import (
     MUTATION_KEYS,
     FetchRequest,
@@ -61,6 +66,19 @@ _new_tuple = tuple.__new__
 _OF_PRODUCE, _OF_FETCH = QuotaType.PRODUCE, QuotaType.FETCH
 _PRODUCED, _FETCHED, _THROTTLED_FETCH = PointKind.PRODUCE, PointKind.FETCH, PointKind.THROTTLED_FETCH
 
+NO_PRINCIPAL = "a principal that is not `type:name`"
+PARTS = (
+    "client_id", "api_key", "api_version", "api_name", "quota_type", "point_kind", "charged_bytes", "is_from_follower",
+    "is_forwarded", "connection", "correlation_id", "software_name", "software_version", "topics", "mutations",
+    "altered_quotas", "principal", "local_ms", "remote_ms", "response_queue_ms", "send_ms", "throttle_ms",
+    "in_response_ms", "waits_from_ms", "is_timed",
+)  # fmt: skip
+"""Names of the parts of a line: fields of `Request` as they are, then those that the others are worked out from."""
+Parts = tuple[
+    str, int, int, str, QuotaType | None, PointKind | None, int | None, bool, bool, str, int, str, str, list[str],
+    list[Mutation] | None, str | None, str, float, float, float, float, int, int, float, bool,
+]  # fmt: skip
+
 RequestT_co = TypeVar("RequestT_co", covariant=True)
 ResponseT_co = TypeVar("ResponseT_co", covariant=True)
 
@@ -104,6 +122,14 @@ class JsonForm:
             Unreadable: it is no JSON, or a field is missing, of the wrong type or beyond its range.
             OverflowError: a time before 1970 or after 9999.
         """
+        return _request(self.parts(body), log_time_ms)
+
+    def parts(self, body: bytes) -> Parts:
+        """What one line says, in the order of `PARTS`.
+
+        Raises:
+            Unreadable: as `read`, which also refuses what is found by comparing parts.
+        """
         try:
             if not body.isascii():
                 body.decode()  # What is skipped is checked in all but this.
@@ -114,16 +140,16 @@ class JsonForm:
             if key == PRODUCE_KEY:
                 produce = self._produce.decode(body)
                 if produce.request_header.request_api_key == PRODUCE_KEY:
-                    return _of_produce(produce, log_time_ms, is_charged=self._is_charged(produce, body))
+                    return _of_produce(produce, is_charged=self._is_charged(produce, body))
             elif key == FETCH_KEY:
                 fetch = self._decoded_fetch(body)
                 if fetch.request_header.request_api_key == FETCH_KEY:
-                    return _of_fetch(fetch, log_time_ms)
+                    return _of_fetch(fetch)
             other = self._other.decode(body)
             if other.request_header.request_api_key in MUTATION_KEYS:
-                return _of_mutation(self._mutation.decode(body), log_time_ms)
+                return _of_mutation(self._mutation.decode(body))
             if other.request_header.request_api_key == SHARE_FETCH_KEY:
-                return _of_share_fetch(self._share_fetch.decode(body), log_time_ms)
+                return _of_share_fetch(self._share_fetch.decode(body))
             is_edit = other.request_header.request_api_key == ALTER_CLIENT_QUOTAS_KEY
             edits = altered_quotas(self._edits.decode(other.request)) if is_edit else None
         except msgspec.ValidationError as error:
@@ -134,9 +160,8 @@ class JsonForm:
         if other.request_header.request_api_key in {PRODUCE_KEY, FETCH_KEY}:
             raise Unreadable("request header is not where Kafka writes it")
         is_exempt = is_request_quota_exempt(other.request_header.request_api_key)
-        in_response_ms = _throttle_ms(other.response)
-        return _request(
-            other, log_time_ms, in_response_ms, False, [], is_exempt=is_exempt, altered_quotas=edits
+        return _parts(
+            other, _throttle_ms(other.response), NEVER_WAITS_MS, [], is_exempt=is_exempt, altered_quotas=edits
         )
 
     def _is_charged(self, line: _Line[Produce, Throttled | str], body: bytes) -> bool:
@@ -161,34 +186,39 @@ def _searched_key(body: bytes) -> int | None:
     return {b"0,": PRODUCE_KEY, b"1,": FETCH_KEY}.get(body[at : at + 2])
 
 
-def _of_produce(line: _Line[Produce, Throttled | str], log_time_ms: int, *, is_charged: bool) -> Request:
+def _of_produce(line: _Line[Produce, Throttled | str], *, is_charged: bool) -> Parts:
     header, request = line.request_header, line.request
     version = header.request_api_version
     if version not in charged.PRODUCE_VERSIONS:
         raise Unreadable(f"PRODUCE v{version} is not known")
     in_response_ms = _throttle_ms(line.response, version >= 1)
-    has_waited = has_produce_waited(request.acks, line.remote_time_ms)
+    waits_from_ms = produce_waits_from_ms(request.acks)
     topics = request.topic_data
     if len(topics) == 1:  # 0.15 us less than the comprehension, here and in a fetch
         names = [topics[0].name or topics[0].topic_id or ""]
     else:
         names = [topic.name or topic.topic_id or "" for topic in topics[:MAX_TOPICS]]
     if line.is_forwarded or not is_charged:
-        return _request(line, log_time_ms, in_response_ms, has_waited, names, is_exempt=request.acks == 0)
+        return _parts(line, in_response_ms, waits_from_ms, names, is_exempt=request.acks == 0)
     amount = charged.produce_bytes(version, header.client_id or "", request.transactional_id, topics)
-    return _request(
-        line, log_time_ms, in_response_ms, has_waited, names, _OF_PRODUCE, _PRODUCED, amount,
+    return _parts(
+        line,
+        in_response_ms,
+        waits_from_ms,
+        names,
+        _OF_PRODUCE,
+        _PRODUCED,
+        amount,
         is_exempt=request.acks == 0,
-    )  # fmt: skip
+    )
 
 
-def _of_fetch(line: _Line[FetchRequest, FetchResponse | str], log_time_ms: int) -> Request:
+def _of_fetch(line: _Line[FetchRequest, FetchResponse | str]) -> Parts:
     response = line.response
     version = line.request_header.request_api_version
     if version not in charged.FETCH_VERSIONS:
         raise Unreadable(f"FETCH v{version} is not known")
     in_response_ms = _throttle_ms(response, version >= 1)
-    has_waited = has_fetch_waited(line.remote_time_ms)
     topics = () if isinstance(response, str) else response.responses
     if len(topics) == 1:
         names = [topics[0].topic or topics[0].topic_id or ""]
@@ -196,9 +226,7 @@ def _of_fetch(line: _Line[FetchRequest, FetchResponse | str], log_time_ms: int) 
         names = [topic.topic or topic.topic_id or "" for topic in topics[:MAX_TOPICS]]
     is_from_follower = _is_from_follower(line.request, version)
     if line.is_forwarded or is_from_follower:
-        return _request(
-            line, log_time_ms, in_response_ms, has_waited, names, is_from_follower=is_from_follower
-        )
+        return _parts(line, in_response_ms, FETCH_WAITS_FROM_MS, names, is_from_follower=is_from_follower)
     # A throttled fetch is un-recorded and comes back empty: its size is not in the log.
     amount: int | None = 0
     if in_response_ms or line.throttle_time_ms:
@@ -208,24 +236,23 @@ def _of_fetch(line: _Line[FetchRequest, FetchResponse | str], log_time_ms: int) 
         kind, amount = PointKind.UNSIZED, None
     else:
         kind, amount = _FETCHED, charged.fetch_bytes(version, topics)
-    return _request(line, log_time_ms, in_response_ms, has_waited, names, _OF_FETCH, kind, amount)
+    return _parts(line, in_response_ms, FETCH_WAITS_FROM_MS, names, _OF_FETCH, kind, amount)
 
 
-def _of_share_fetch(line: _Line[msgspec.Raw, ShareFetchResponse | str], log_time_ms: int) -> Request:
+def _of_share_fetch(line: _Line[msgspec.Raw, ShareFetchResponse | str]) -> Parts:
     """A fetch of a share consumer (KIP-932, Kafka 4.2): charged as a fetch, by a size that no field gives."""
     response = line.response
     in_response_ms = _throttle_ms(response)
     topics = () if isinstance(response, str) else response.responses[:MAX_TOPICS]
     names = [topic.topic_id for topic in topics]
-    has_waited = has_fetch_waited(line.remote_time_ms)
     if line.is_forwarded:
-        return _request(line, log_time_ms, in_response_ms, has_waited, names)
+        return _parts(line, in_response_ms, FETCH_WAITS_FROM_MS, names)
     is_answered = in_response_ms == 0 == line.throttle_time_ms and not isinstance(response, str)
     kind, amount = (PointKind.SHARE_FETCH, None) if is_answered else (PointKind.THROTTLED_SHARE_FETCH, 0)
-    return _request(line, log_time_ms, in_response_ms, has_waited, names, _OF_FETCH, kind, amount)
+    return _parts(line, in_response_ms, FETCH_WAITS_FROM_MS, names, _OF_FETCH, kind, amount)
 
 
-def _of_mutation(line: _Line[MutationRequest, MutationResponse | str], log_time_ms: int) -> Request:
+def _of_mutation(line: _Line[MutationRequest, MutationResponse | str]) -> Parts:
     """A change of topics: the quota is asked when the work on it begins, not when its response is ready.
 
     A request that was forwarded stands in the log twice, with the same response. The one that the client sent counts:
@@ -236,7 +263,7 @@ def _of_mutation(line: _Line[MutationRequest, MutationResponse | str], log_time_
     if not isinstance(response, str) and not line.is_forwarded:
         mutations = mutations_of(header.request_api_key, header.request_api_version, line.request, response)
     line.remote_time_ms += line.local_time_ms
-    return _request(line, log_time_ms, _throttle_ms(response), False, [], mutations=mutations)
+    return _parts(line, _throttle_ms(response), NEVER_WAITS_MS, [], mutations=mutations)
 
 
 def _throttle_ms(
@@ -273,11 +300,10 @@ def _no_client_id(header: Header) -> str:
     return ""
 
 
-def _request(
+def _parts(
     line: _Line[object, object],
-    log_time_ms: int,
     in_response_ms: int,
-    has_waited: bool,
+    waits_from_ms: float,
     topics: list[str],
     quota_type: QuotaType | None = None,
     point_kind: PointKind | None = None,
@@ -287,32 +313,58 @@ def _request(
     is_exempt: bool = False,
     mutations: list[Mutation] | None = None,
     altered_quotas: str | None = None,
-) -> Request:
-    """Put a request together; positional, because it runs once a line."""
+) -> Parts:
+    """Put the parts of a line together; a tuple without names, because it is made once a line.
+
+    Args:
+        line: the line.
+        in_response_ms: the throttle that the response tells its client.
+        waits_from_ms: a `remoteTimeMs` from which on the request had waited before its quota was asked.
+        topics: their names, the first `MAX_TOPICS`.
+        quota_type: the quota that is charged by bytes, if any.
+        point_kind: see `PointKind`.
+        amount: bytes that are charged.
+        is_from_follower: whether a broker fetches.
+        is_exempt: whether no request quota counts the request.
+        mutations: topics that the mutation quota was asked about.
+        altered_quotas: edits of quotas.
+    """
     if amount is not None and amount > INT32_MAX:
         raise Unreadable("a size is beyond 2^31")
-    header, software = line.request_header, line.client_information
-    client_id = header.client_id or _no_client_id(header)
-    kind, colon, name = line.principal.partition(":")
-    if not colon:
-        raise Unreadable("a principal that is not `type:name`")
-    throttle_ms, send_ms = line.throttle_time_ms, line.send_time_ms
-    fields = (
-        log_time_ms,
-        record_time_ms(log_time_ms, send_ms, line.response_queue_time_ms, line.remote_time_ms, has_waited),
-        kind, name, client_id,
+    header, software, is_forwarded = line.request_header, line.client_information, line.is_forwarded
+    return (
+        header.client_id or _no_client_id(header),
         header.request_api_key, header.request_api_version, header.request_api_key_name,
         quota_type, point_kind, amount,
-        line.local_time_ms / 10.0,
-        throttle_ms if throttle_ms > in_response_ms else in_response_ms,
-        is_from_follower,
-        line.is_forwarded,
+        is_from_follower, is_forwarded,
         line.connection,
         header.correlation_id,
         software.software_name, software.software_version, topics,
-        None if is_exempt or is_from_follower or line.is_forwarded else int(send_ms * 1_000 + 0.5),
         mutations,
         altered_quotas,
+        line.principal,
+        line.local_time_ms, line.remote_time_ms, line.response_queue_time_ms, line.send_time_ms,
+        line.throttle_time_ms, in_response_ms, waits_from_ms,
+        not (is_exempt or is_from_follower or is_forwarded),
+    )  # fmt: skip
+
+
+def _request(parts: Parts, log_time_ms: int) -> Request:
+    """The request of a line; positional, because it runs once a line. In columns: `pipeline.line_columns`."""
+    (
+        client_id, api_key, api_version, api_name, quota_type, point_kind, amount, is_from_follower, is_forwarded,
+        connection, correlation_id, software_name, software_version, topics, mutations, altered, principal,
+        local_ms, remote_ms, queue_ms, send_ms, throttle_ms, in_response_ms, waits_from_ms, is_timed,
+    ) = parts  # fmt: skip
+    kind, colon, name = principal.partition(":")
+    if not colon:
+        raise Unreadable(NO_PRINCIPAL)
+    fields = (
+        log_time_ms, record_time_ms(log_time_ms, send_ms, queue_ms, remote_ms, remote_ms >= waits_from_ms),
+        kind, name, client_id, api_key, api_version, api_name, quota_type, point_kind, amount, local_ms / 10.0,
+        throttle_ms if throttle_ms > in_response_ms else in_response_ms,
+        is_from_follower, is_forwarded, connection, correlation_id, software_name, software_version, topics,
+        int(send_ms * 1_000 + 0.5) if is_timed else None, mutations, altered,
     )  # fmt: skip
     # Three times as fast as the constructor of a tuple with 23 names.
     return _new_tuple(Request, fields)
