@@ -191,9 +191,7 @@ class _Run:
         reported_s = time.monotonic()
         self.metrics.look_at_tables()
         while not self.stop.wait(_POLL_S):
-            self.check()
-            for run in self.runs.values():
-                run.hold.check()
+            self._check()
             is_active = any(query.isActive for query, _ in started)
             for query, sink in started:
                 if (
@@ -215,6 +213,16 @@ class _Run:
             query.stop()
         for name, done in progress.items():
             say(f"{name}: {done}")
+
+    def _check(self) -> None:
+        """Raise what ended a thread beside the queries, or that another driver has taken over."""
+        self.check()
+        try:
+            for run in self.runs.values():
+                run.hold.check()
+        except UserError:
+            self.stop.silence_spark()  # the queries are cut off in the middle of their micro-batches
+            raise
 
 
 def _raise_failure(settings: Settings, query: StreamingQuery, sink: Sink) -> None:
