@@ -1,4 +1,4 @@
-"""What `kquota doctor` asks: of the tables after a run, of the servers before the first.
+"""What `kquota doctor` asks: of the tables after a run, of the servers and stores before the first.
 
-In reading order: counts, checks, preflight.
+In reading order: counts, checks, store_trial, spark_trial, preflight.
 """

@@ -1,4 +1,4 @@
-"""What `kquota doctor --before` looks at ahead of the first run: this machine, ZooKeeper, Kafka.
+"""What `kquota doctor --before` looks at ahead of the first run: this machine, the stores, ZooKeeper, Kafka.
 
 A server that is missing is a finding. Every wait is bounded; all together stay below half a minute.
 """
@@ -13,6 +13,7 @@ from typing import Any
 
 from kquota_spark.config.roots import local_path
 from kquota_spark.config.settings import Settings
+from kquota_spark.doctor.store_trial import checkpoints_check, tables_check
 from kquota_spark.errors import UserError
 from kquota_spark.kafka.broker_checks import kafka_checks
 from kquota_spark.kafka.log_topic_checks import Consumed, Place
@@ -23,6 +24,8 @@ from kquota_spark.store.reading import open_tables
 _ZOOKEEPER_MOST_S = 8.0
 _KAFKA_MOST_MS = 5_000
 _JAVA_MOST_S = 5.0
+_STORE_LIMITS = {"connect_timeout": "3s", "timeout": "5s", "max_retries": "1"}
+"""Names and values of deltalake."""
 _CONSUMED = """
 select topic, "partition", max(kafka_offset), max(kafka_timestamp_ms) from requests
 where cluster_id = ? and topic is not null group by all
@@ -34,8 +37,11 @@ def before_checks(settings: Settings, now_ms: int) -> Iterator[Check]:
     yield java_check(_JAVA_MOST_S)
     yield _spark()
     steps: Sequence[tuple[str, Callable[[], list[Check]]]] = (
-        ("tables", lambda: [_writable("tables", settings.tables)]),
-        ("checkpoints", lambda: [_writable("checkpoints", settings.checkpoints)]),
+        ("tables", lambda: [_writable("tables", settings.tables) or tables_check(_soon(settings))]),
+        (
+            "checkpoints",
+            lambda: [_writable("checkpoints", settings.checkpoints) or checkpoints_check(_soon(settings))],
+        ),
         ("quota source", lambda: _quota_source(settings)),
         ("Kafka", lambda: kafka_checks(settings, _consumed(settings), now_ms)),
     )
@@ -55,10 +61,18 @@ def _spark() -> Check:
     return ok("Spark", "pyspark and delta-spark are installed")
 
 
-def _writable(key: str, root: str) -> Check:
+def _soon(settings: Settings) -> Settings:
+    """With an object store that is not waited for longer than for the servers, unless the settings say how long."""
+    given = {name.lower() for name in settings.storage_options}
+    limits = {name: value for name, value in _STORE_LIMITS.items() if name not in given}
+    return settings.changed(storage_options={**settings.storage_options, **limits})
+
+
+def _writable(key: str, root: str) -> Check | None:
+    """Whether a folder of this machine can be written; None for an object store, which only a trial can tell."""
     path = local_path(root)
     if path is None:
-        return ok(key, f"{root} is not on this machine: not checked")
+        return None
     there = next(folder for folder in (path.absolute(), *path.absolute().parents) if folder.exists())
     if there.is_dir() and os.access(there, os.W_OK | os.X_OK):
         return ok(key, f"{root} can be written")

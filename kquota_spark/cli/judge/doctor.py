@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from operator import itemgetter
 
@@ -15,7 +15,7 @@ from kquota_spark.cli.options import (
     settings_of,
 )
 from kquota_spark.cli.settings_file import WHOLE_FILE
-from kquota_spark.cli.text.render import Colour, Report, Row, Shown, show_as_found
+from kquota_spark.cli.text.render import Colour, Format, Report, Row, Shown, show_as_found
 from kquota_spark.config.settings import Settings
 from kquota_spark.config.substitution import missing_values
 from kquota_spark.errors import UserError
@@ -49,11 +49,16 @@ def run_doctor(options: argparse.Namespace) -> int:
         from kquota_spark.doctor.checks import run_checks
 
         checks = run_checks(settings_of(options), now_ms())
+    return show_checks(command, checks, options.output)
+
+
+def show_checks(command: str, checks: Iterable[Check], form: Format) -> int:
+    """Print checks as they are done; `FOUND` if one failed."""
     report = Report(
         command, _COLUMNS, (), shown=_SHOWN, colour=lambda row: _COLOURS.get(row["status"]), is_cut=False
     )
     found = (asdict(check) | {"status": check.status.value} for check in checks)
-    rows = show_as_found(report, found, options.output)
+    rows = show_as_found(report, found, form)
     return FOUND if any(row["status"] == Status.FAIL.value for row in rows) else DONE
 
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import argparse
 
 from kquota_spark.checkpoints.checkpoints import JMX, LOG
+from kquota_spark.cli.judge.doctor import show_checks
 from kquota_spark.cli.options import add_config_option, settings_of
+from kquota_spark.config.settings import Settings
 from kquota_spark.embedded.setup.spark import prepare_spark
+from kquota_spark.process.check import require_java
 
 _QUERIES = (LOG, JMX)
 _USES = (
@@ -40,6 +43,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="queries whose checkpoint is lost continue behind what their tables hold",
     )
+    parser.add_argument(
+        "--check-store",
+        action="store_true",
+        help="try tables and checkpoints from the driver and from tasks of Spark, then end",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -50,6 +58,8 @@ def run(options: argparse.Namespace) -> int:
     """
     settings = settings_of(options, *_USES)
     prepare_spark("audit")
+    if options.check_store:
+        return _check_store(settings)
     from kquota_spark.audit.job import run_audit
 
     run_audit(
@@ -60,3 +70,15 @@ def run(options: argparse.Namespace) -> int:
         is_new_lineage=options.new_lineage,
     )
     return 0
+
+
+def _check_store(settings: Settings) -> int:
+    from kquota_spark.audit.spark import spark_session
+    from kquota_spark.doctor.spark_trial import store_checks
+
+    require_java()
+    session = spark_session(settings, "kquota-check-store")
+    try:
+        return show_checks("kquota audit --check-store", store_checks(settings, session), "table")
+    finally:
+        session.stop()

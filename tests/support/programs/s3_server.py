@@ -10,9 +10,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 _SERVER = """
+import sys
 import threading
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication
 from moto.server import ThreadedMotoServer
 
+if "unconditional" in sys.argv:
+    answer = DomainDispatcherApplication.__call__
+
+    def without(self, environ, start_response):
+        environ.pop("HTTP_IF_NONE_MATCH", None)
+        return answer(self, environ, start_response)
+
+    DomainDispatcherApplication.__call__ = without
 server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
 server.start()
 print(server.get_host_and_port()[1], flush=True)
@@ -21,13 +31,19 @@ threading.Event().wait()
 
 
 @contextmanager
-def s3_server() -> Iterator[str]:
+def s3_server(*options: str) -> Iterator[str]:
     """The endpoint of a server that has one bucket, `lake`.
 
     It is a process of its own, because deltalake may wait for an answer without letting Python continue.
+
+    Args:
+        options: `unconditional` for a store that puts an object over another one whatever is asked.
     """
     with subprocess.Popen(
-        [sys.executable, "-c", _SERVER], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        [sys.executable, "-c", _SERVER, *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
     ) as process:
         try:
             assert process.stdout is not None
