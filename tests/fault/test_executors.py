@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Callable
@@ -24,8 +25,17 @@ from tests.support.clusters.audited_topic import (
 )
 from tests.support.spark.standalone import SOON, SparkCluster, bare_python, standalone, zipped_package
 
-SMALL = 1_200
-"""Lines of a micro-batch: there are some left after each kill."""
+
+def _places_of_the_secret(spark: SparkCluster, root: Path) -> list[Path]:
+    """Command lines of processes, and files below a folder, that show the secret of a cluster; its own file may."""
+    found = re.search(rb"spark.authenticate.secret +(\S+)", spark.properties.read_bytes())
+    assert found is not None
+    places = []
+    for file in [*Path("/proc").glob("[0-9]*/cmdline"), *root.rglob("*")]:
+        with contextlib.suppress(OSError):  # a folder, or it has gone
+            if found[1] in file.read_bytes() and file != spark.properties:
+                places.append(file)
+    return places
 
 
 class _Job:
@@ -70,7 +80,7 @@ class _Job:
 def test_a_cluster_that_loses_a_node_and_its_driver_leaves_the_tables_of_one_process(
     cluster: Cluster, calm: Run, tmp_path: Path
 ) -> None:
-    config = configured(tmp_path / "spread", cluster, most_lines=SMALL)
+    config = configured(tmp_path / "spread", cluster)
     package, python = zipped_package(tmp_path), bare_python(tmp_path)
     # On the nodes there is no package but what the job brings.
     alone = [str(python), "-c", "import pyspark, deltalake, kquota_spark"]
@@ -82,7 +92,9 @@ def test_a_cluster_that_loses_a_node_and_its_driver_leaves_the_tables_of_one_pro
     with standalone(tmp_path / "spark", conf=SOON, python=str(python)) as spark:
         first = _Job(config, spark, package, python)
         try:
-            first.wait(lambda: bool(spark.executors(1) and spark.executors(2) and first.is_amid(1)))
+            first.wait(lambda: bool(spark.executors(1) and spark.executors(2)))
+            assert _places_of_the_secret(spark, tmp_path) == []
+            first.wait(lambda: first.is_amid(1))
             lost_in = first.newest("offsets")
             spark.kill_node(1)
             # The same driver commits that micro-batch with the other node, and is killed in a later one.
@@ -98,4 +110,5 @@ def test_a_cluster_that_loses_a_node_and_its_driver_leaves_the_tables_of_one_pro
             assert second.newest("commits") > killed_in
         finally:
             second.kill()
+        assert _places_of_the_secret(spark, tmp_path) == []
     assert_equal_tables(calm.root, tmp_path / "spread")
