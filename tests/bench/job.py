@@ -22,6 +22,8 @@ from tests.support.spark.linked_home import linked_spark_home
 
 MASTER = os.environ.get("BENCH_MASTER", "")
 """Instead of conf/spark-defaults.conf's, e.g. local-cluster[2,1,2048]: two executors in processes of their own."""
+PATIENT = {"spark.network.timeout": "1200", "spark.worker.timeout": "1200"}
+"""Settings of Spark for a job that is held: nobody hears from the executors meanwhile."""
 ALL_REQUESTS = "{root}/tables"
 THROTTLED_REQUESTS = "{{location: {root}/tables, requests: throttled}}"
 """Sections `tables` of the configuration: `requests` keeps every line, or those of throttled requests."""
@@ -100,28 +102,33 @@ def configure(place: Place, stream: str, quotas: str = QUOTAS, tables: str = ALL
     (place.root / "quotas.yaml").write_text(quotas, encoding="utf-8")
 
 
-def spark_submit(script: str, config: Path, master: str = MASTER) -> list[str]:
-    """The command line of a script of this repository."""
+def spark_submit(script: str, config: Path, options: Sequence[str] = ()) -> list[str]:
+    """The command line of a script of this repository.
+
+    Args:
+        script: its path.
+        config: the settings file.
+        options: of spark-submit; without any those of `MASTER`.
+    """
     command = Path(sys.executable).with_name("spark-submit")
-    return [str(command), *(_on_master(master) if master else ()), script, "--config", str(config)]
+    given = options or (_on_master(MASTER) if MASTER else ())
+    return [str(command), *given, script, "--config", str(config)]
 
 
 def _on_master(master: str) -> list[str]:
     options = ["--master", master]
     if match := re.fullmatch(r"local-cluster\[\d+,\d+,(\d+)\]", master):
         options += ["--executor-memory", f"{match[1]}m"]
-    # While the job is held nobody hears from the executors.
-    for name in ("spark.network.timeout", "spark.worker.timeout"):
-        options += ["--conf", f"{name}=1200"]
+    for name, value in PATIENT.items():
+        options += ["--conf", f"{name}={value}"]
     return options
 
 
 def environment() -> dict[str, str]:
     """Of such a command."""
     conf = str(_ROOT / "conf")
-    return {
-        **os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(_ROOT), "SPARK_CONF_DIR": conf
-    }  # fmt: skip
+    ours = {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(_ROOT), "SPARK_CONF_DIR": conf}
+    return {**os.environ, **ours, "SPARK_LOCAL_IP": "127.0.0.1"}
 
 
 @contextmanager

@@ -18,12 +18,13 @@ from typing import NamedTuple
 from confluent_kafka import Producer
 
 from kquota_spark.embedded.cluster import Cluster
-from tests.bench.job import ALL_REQUESTS, MASTER, Place, configure, end_of_log, running, spark_submit
+from tests.bench.job import ALL_REQUESTS, Place, configure, end_of_log, running, spark_submit
 from tests.bench.lines import EVEN, QUOTAS, Line, Population, closing_heartbeats, lines
 from tests.bench.processes import Kind, PeakMemory, job_cpu_s
 from tests.bench.reconcile import DecidedRequests, last_commit_s, problems
 from tests.bench.report import Spread, say
 from tests.bench.rounds import Round, lines_per_s
+from tests.support.spark.standalone import SparkCluster
 
 ROUNDS = int(os.environ.get("BENCH_ROUNDS", "3"))
 _STREAM = "trigger: 1 s, allowed_lateness: 10 s"
@@ -42,14 +43,14 @@ class Case(NamedTuple):
         population: whose lines.
         quotas: text of the quotas file.
         tables: the section `tables` of the configuration.
-        master: of Spark; empty for conf/spark-defaults.conf's.
+        spark: the cluster that it runs on; None for the master of conf/spark-defaults.conf or of BENCH_MASTER.
     """
 
     name: str
     population: Population = EVEN
     quotas: str = QUOTAS
     tables: str = ALL_REQUESTS
-    master: str = MASTER
+    spark: SparkCluster | None = None
 
 
 class Size(NamedTuple):
@@ -91,10 +92,12 @@ def measure(case: Case, place: Place, size: Size) -> Measured:
     """Run the job on a topic with its warm-up, and measure the rounds."""
     rounds, loaded, expected = list[Round](), size.warm_up, case.population.expected
     broker_pid = place.cluster.brokers[0].pid
-    command = spark_submit("jobs/audit.py", place.config, case.master)
+    options = case.spark.options() if case.spark else ()
+    nodes = [each.pid for each in case.spark.processes] if case.spark else []
+    command = spark_submit("jobs/audit.py", place.config, options)
     log = place.root / "job.log"
     decided = DecidedRequests(place.tables)
-    with running(command, log) as job, PeakMemory(job.pid) as memory:
+    with running(command, log) as job, PeakMemory(job.pid, nodes) as memory:
         say(f"{case.name}: the job warms up on {size.warm_up:,} lines")
         _wait(job, place, decided, sum(expected(loaded).values()))
         for number in range(1, ROUNDS + 1):
@@ -102,11 +105,11 @@ def measure(case: Case, place: Place, size: Size) -> Measured:
             more = lines(range(loaded, loaded + size.lines), number * _GAP_MS, population=case.population)
             loaded += size.lines
             _load(place, chain(more, closing_heartbeats(loaded, number * _GAP_MS)))
-            started_s, before = time.time(), job_cpu_s(job.pid, broker_pid)
+            started_s, before = time.time(), job_cpu_s(job.pid, broker_pid, nodes)
             os.killpg(job.pid, signal.SIGCONT)
             _wait(job, place, decided, sum(expected(loaded).values()))
             after, seconds = (
-                job_cpu_s(job.pid, broker_pid),
+                job_cpu_s(job.pid, broker_pid, nodes),
                 last_commit_s(place.tables / "decisions") - started_s,
             )
             rounds.append(Round(size.lines, seconds, {kind: after[kind] - before[kind] for kind in after}))
