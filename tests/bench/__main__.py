@@ -1,4 +1,4 @@
-"""`make bench`: all parts of the benchmark, one after the other, each in a process of its own.
+"""`make bench`: the parts of the benchmark, one after the other, each in a process of its own.
 
 Each part prints its progress to stderr, and to stdout a JSON line per row and a Markdown table at its end. The
 table names the command of the part and the lines per second of `json.loads` in the same run.
@@ -11,6 +11,8 @@ import subprocess
 import sys
 
 PARTS = ("model", "throughput", "scale", "growth", "live", "request_log", "reading")
+LONG = ("soak",)
+"""Parts that run only by their own commands."""
 
 
 def command_of(part: str) -> list[str]:
@@ -19,7 +21,7 @@ def command_of(part: str) -> list[str]:
 
 
 def main() -> int:
-    """Run all parts, also after one that fails; 1 if any has failed. A signal ends the part and then this process."""
+    """Run the parts, also after one that fails; 1 if any has failed. A signal ends the part and then this process."""
     failed, signals = list[str](), list[int]()
     for part in PARTS:
         print(f"tests.bench.runs.{part}", file=sys.stderr, flush=True)

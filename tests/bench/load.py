@@ -13,7 +13,7 @@ from confluent_kafka import Producer
 from deltalake import DeltaTable
 
 from tests.bench.job import Place
-from tests.bench.lines import BROKERS, START_MS, lines
+from tests.bench.lines import BROKERS, EVEN, START_MS, Population, lines
 
 _TICK_S = 0.05
 _PARTS = 10
@@ -26,12 +26,13 @@ class Load:
     Args:
         place: whose topic.
         lines_per_s: how many.
+        population: whose.
     """
 
-    def __init__(self, place: Place, lines_per_s: int) -> None:
+    def __init__(self, place: Place, lines_per_s: int, population: Population = EVEN) -> None:
         self._topic = place.topic
         self._producer = Producer({**place.cluster.client_settings(), "linger.ms": 20})
-        self._lines_per_s = lines_per_s
+        self._lines_per_s, self._population = lines_per_s, population
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._run)
 
@@ -47,7 +48,8 @@ class Load:
         began_ms, sent, beats = now_ms(), 0, 0
         while not self._is_over.wait(_TICK_S):
             due = (now_ms() - began_ms) * self._lines_per_s // 1_000
-            for line in lines(range(sent, due), began_ms - START_MS, self._lines_per_s):
+            due_lines = range(sent, due)
+            for line in lines(due_lines, began_ms - START_MS, self._lines_per_s, self._population):
                 key = str(line.broker_id).encode()
                 self._producer.produce(self._topic, line.text, key, partition=line.broker_id - 1)
             sent = due

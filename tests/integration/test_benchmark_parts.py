@@ -7,15 +7,18 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from math import inf
+from pathlib import Path
 from types import ModuleType
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
-from tests.bench import preloaded
+from tests.bench import preloaded, slopes
 from tests.bench.job import Place, bench_place
 from tests.bench.preloaded import Size
-from tests.bench.runs import growth, live, request_log, scale, throughput
+from tests.bench.runs import growth, live, request_log, scale, soak, throughput
 
 Rows = list[dict[str, Any]]
 SIZE = Size(warm_up=2_000, lines=2_000)
@@ -78,6 +81,21 @@ def test_scale_runs_the_audit_on_a_node_of_a_spark_cluster(
     assert (row["nodes"], row["to_one"], row["reconciled"]) == (1, 1.0, "yes")
     # Parsing and judging are in Python on the node.
     assert min(row["cpu_us"]["low"], row["workers_us"]) > 0
+
+
+def test_soak_has_a_slope_for_each_quantity_and_draws_it(
+    rows: Callable[[ModuleType], Rows], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    sizes = {"BATCHES": 9, "EVERY_S": 0.5, "PICTURE": tmp_path / "soak.svg"}
+    for name, value in sizes.items():
+        monkeypatch.setattr(soak, name, value)
+    monkeypatch.setattr(slopes, "LEAST", inf)  # a job of seconds still grows
+    found = rows(soak)
+    assert len(found) == 19
+    assert {row["verdict"] for row in found} == {"flat"}
+    assert min(row["level"] for row in found) > 0
+    picture = ElementTree.parse(tmp_path / "soak.svg").getroot()
+    assert len(picture.findall("{*}g")) == 19
 
 
 def test_growth_measures_one_bucket_with_nearly_all_requests(

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.bench.__main__ import PARTS, command_of
+from tests.bench.__main__ import LONG, PARTS, command_of
 from tests.bench.runs.reading import COMMANDS
 from tests.support.places import ROOT
 
@@ -21,10 +21,10 @@ def test_every_module_with_a_main_of_its_own_is_a_part() -> None:
     found = {
         file.stem for file in RUNS.glob("*.py") if "`python -m tests.bench.runs." in file.read_text()[:60]
     }
-    assert found == set(PARTS)
+    assert found == {*PARTS, *LONG}
 
 
-@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("part", [*PARTS, *LONG])
 def test_the_command_of_a_part_names_a_module(part: str) -> None:
     *_, option, module = command_of(part)
     assert option == "-m"
