@@ -30,7 +30,7 @@ from kquota_spark.pipeline.jmx.judge import jmx_usage_batch
 from kquota_spark.pipeline.judge import decisions_of
 from kquota_spark.pipeline.kept_imports import keep_imports, look_seldom
 from kquota_spark.pipeline.kept_requests import kept_requests
-from kquota_spark.pipeline.measure import usage_batch
+from kquota_spark.pipeline.measure import client_seconds, usage_batch
 from kquota_spark.pipeline.restarts import broker_lines
 from kquota_spark.replay.parsing import ingest_settings
 from kquota_spark.schema.broker_tables import JMX_SAMPLES
@@ -56,7 +56,7 @@ class Stages:
         if filled is None:
             return
         reader, known = MessageReader(ingest_settings(self.settings)), KnownLoader(self.settings)()
-        charges = Charges(known.governor.coverage)
+        charges = Charges(known.governor.coverage, self.settings.stream.state_shards)
         writer = PartWriter(self.settings, REQUESTS)
         seen = _Seen(reader.settings.allowed_clock_skew_ms)
         for batch in filled:
@@ -82,8 +82,8 @@ class Stages:
             return
         look_seldom()
         known, writer, rows = KnownLoader(self.settings)(), PartWriter(self.settings, USAGE), 0
-        for batch in filled:
-            usage = usage_batch(batch, self.settings.cluster_id)
+        for seconds in (seconds for batch in filled for seconds in client_seconds(batch)):
+            usage = usage_batch(seconds, self.settings.cluster_id)
             yield sharded_batch(usage, known, self.settings.stream.state_shards)
             written = self.lineage.only_unmeasured(usage)
             writer.write(written)

@@ -21,13 +21,13 @@ from kquota_spark.model.replay.decision import (
     model_name,
     replay_of,
 )
-from kquota_spark.pipeline.packed_points import points_of
+from kquota_spark.pipeline.packed_points import compressed, decompressed, points_of
 from kquota_spark.pipeline.pieces import Packed
 from kquota_spark.pipeline.sent import BucketTags, Manager, Sent, manager_of, manager_text, stretch_of
 from kquota_spark.schema.columns import STATE_FORM
 
 _named_config = cache(RateConfig.parse)
-_variant = cache(model_name)
+_pair = tuple.__new__  # three times as fast as the constructor
 _encoded, _decoded = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder().decode
 
 
@@ -61,10 +61,17 @@ class BucketJudge:
 
     __slots__ = ("_configs", "_quota_type", "_replay", "config")
 
-    def __init__(self, quota_type: QuotaType, configs: Configs, state: bytes | None = None) -> None:
+    def __init__(
+        self,
+        quota_type: QuotaType,
+        configs: Configs,
+        state: bytes | None = None,
+        rate_config: str | None = None,
+    ) -> None:
+        """A new one begins with the windows of this name."""
         self._quota_type, self._configs = quota_type, configs
         if state is None:
-            self.config, replay = configs.of(quota_type, None), None
+            self.config, replay = configs.of(quota_type, rate_config), None
         else:
             name, replay = _decoded(state)
             self.config = _named_config(name)
@@ -80,14 +87,14 @@ class BucketJudge:
 
     def judge_stretches(self, rate_config: str | None, stretches: Sequence[Stretch]) -> list[Judged]:
         """The same of seconds with the same windows, in order."""
-        self._take(self._configs.of(self._quota_type, rate_config), stretches[-1].second_ms)
-        variant = _variant(self._quota_type, self.config)
-        return [Judged(second, variant) for second in judge_seconds(self._replay, stretches)]
+        config = self._configs.of(self._quota_type, rate_config)
+        if self.config is not config:
+            self._take(config, stretches[-1].second_ms)
+        variant = model_name(self._quota_type, self.config)
+        return [_pair(Judged, (second, variant)) for second in judge_seconds(self._replay, stretches)]
 
     def _take(self, config: RateConfig, second_ms: int) -> None:
         """A broker takes other settings only at its start, with empty rings; rows that are late change nothing."""
-        if self.config is config:
-            return
         folded_through_ms = self._replay.folded_through_ms
         if self.config != config and second_ms >= folded_through_ms:
             self.config, self._replay = config, replay_of(self._quota_type, config)
@@ -111,12 +118,7 @@ class BucketJudge:
     @property
     def state(self) -> bytes:
         """The state as MessagePack."""
-        return _encoded((_name(self.config), self._replay.state))
-
-
-@cache
-def _name(config: RateConfig) -> str:
-    return config.name
+        return _encoded((self.config.name, self._replay.state))
 
 
 class JudgedBucket(NamedTuple):
@@ -128,12 +130,8 @@ class JudgedBucket(NamedTuple):
     known_through_ms: int | None
 
 
-class _Row(NamedTuple):
-    """Points of one client in one second under one rule."""
-
-    stretch: Stretch
-    rate_config: str | None
-    known_through_ms: int | None
+_Row = tuple[Stretch, str | None, int | None]
+"""Points of one client in one second under one rule, the name of the windows, and through when rules were known."""
 
 
 class _Kept(NamedTuple):
@@ -143,7 +141,6 @@ class _Kept(NamedTuple):
     state: bytes
 
 
-_second_ms = attrgetter("stretch.second_ms")
 _rate_config, _known_through_ms = itemgetter(1), itemgetter(2)
 _Buckets = dict[BucketTags, _Kept]
 
@@ -194,17 +191,17 @@ class ShardJudge:
         self, manager: Manager, bucket: BucketTags, rows: list[_Row], buckets: _Buckets
     ) -> JudgedBucket:
         kept = buckets.get(bucket)
-        judge = BucketJudge(manager[2], self._configs, None if kept is None else kept[1])
+        judge = BucketJudge(manager[2], self._configs, None if kept is None else kept[1], rows[0][1])
         if len(rows) == 1:
             [(stretch, name, known_through_ms)] = rows
             judged = judge.judge_stretches(name, (stretch,))
         else:
             judged = []
-            for name, group in groupby(sorted(rows, key=_second_ms), key=_rate_config):
+            for name, group in groupby(sorted(rows, key=_second_ms_of), key=_rate_config):
                 judged += judge.judge_stretches(name, [row[0] for row in group])
             known_through_ms = known_through_of(map(_known_through_ms, rows))
-        buckets[bucket] = _Kept(judge.forget_at_ms, judge.state)
-        return JudgedBucket(manager, bucket, judged, known_through_ms)
+        buckets[bucket] = _pair(_Kept, (judge.forget_at_ms, judge.state))
+        return _pair(JudgedBucket, (manager, bucket, judged, known_through_ms))
 
     @property
     def buckets(self) -> list[tuple[Manager, BucketTags]]:
@@ -222,10 +219,16 @@ class ShardJudge:
         """
         if not self._kept:
             return None
-        return _encoded([STATE_FORM, self._shards, [
-            (manager, [*buckets], [kept[0] for kept in buckets.values()], [kept[1] for kept in buckets.values()])
+        managers = [
+            (
+                manager,
+                [*buckets],
+                [kept[0] for kept in buckets.values()],
+                [kept[1] for kept in buckets.values()],
+            )
             for manager, buckets in self._kept.items()
-        ]])  # fmt: skip
+        ]
+        return _encoded([STATE_FORM, self._shards, compressed(_encoded(managers))])
 
 
 def _add_rows(part: Packed, by_manager: dict[Manager, dict[BucketTags, list[_Row]]]) -> None:
@@ -238,12 +241,18 @@ def _add_rows(part: Packed, by_manager: dict[Manager, dict[BucketTags, list[_Row
     )  # fmt: skip
     for manager, bucket, second_ms, user, client_id, of_terms, (start, end) in pieces:
         governing, level, rule, rule_version, rate_config, known_through_ms = terms[of_terms]
-        stretch = Stretch(second_ms, user, client_id, governing, level, rule, rule_version, points[start:end])
-        rows, row = managers[manager].get(bucket), _Row(stretch, rate_config, known_through_ms)
+        stretch = tuple.__new__(
+            Stretch, (second_ms, user, client_id, governing, level, rule, rule_version, points[start:end])
+        )
+        rows, row = managers[manager].get(bucket), (stretch, rate_config, known_through_ms)
         if rows is None:
             managers[manager][bucket] = [row]
         else:
             rows.append(row)
+
+
+def _second_ms_of(row: _Row) -> int:
+    return row[0].second_ms
 
 
 def known_through_of(known_through_ms: Iterable[int | None]) -> int | None:
@@ -266,5 +275,5 @@ def _restored(state: bytes, shards: int) -> dict[str, _Buckets]:
         )
     return {
         manager: dict(zip(map(tuple, buckets), map(_Kept, forget_at_ms, states), strict=True))
-        for manager, buckets, forget_at_ms, states in managers
+        for manager, buckets, forget_at_ms, states in _decoded(decompressed(managers))
     }

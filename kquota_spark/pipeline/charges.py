@@ -1,7 +1,7 @@
 """CHARGES: what requests add to the buckets of the four quota types, grouped by client and second before they travel.
 
-The one place that says it, column by column in Arrow: a request of a client costs no Python object here. A client sends
-many requests a second. They leave the worker as one row of bytes, not as a row each.
+The one place that says it, column by column in Arrow: a request of a client costs no Python object here. They leave the
+worker as one row of bytes for many clients: with 100,000 client ids a row each would cost Spark more than its verdict.
 
 Every request of a client counts for its request quota, and few clients have one: only those that a rule could cover
 get such points (`model.govern.govern`), and where there is no rule, nobody does.
@@ -9,9 +9,9 @@ get such points (`model.govern.govern`), and where there is no rule, nobody does
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
@@ -21,8 +21,8 @@ from kquota_spark.model.govern.govern import RequestCoverage
 from kquota_spark.model.measure.points import CONTROLLER_ID, Point, PointKind
 from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.pipeline.known import Known
-from kquota_spark.pipeline.packed_points import from_columns, packed
-from kquota_spark.schema.columns import Column, Table
+from kquota_spark.pipeline.packed_points import compressed, decompressed, from_columns, packed
+from kquota_spark.schema.columns import Column, Table, arrow_type
 from kquota_spark.schema.key_columns import CLIENT
 
 if TYPE_CHECKING:
@@ -31,11 +31,13 @@ if TYPE_CHECKING:
 CLIENT_KEYS = tuple(column.name for column in CLIENT)
 CHARGED = Table(
     "charged",
-    "some requests of one client in one second; or how far the log of a broker is known, without any",
+    "some requests of one second; or how far the log of a broker is known, without any",
     (
-        *CLIENT,
+        Column(
+            "place", "int", "of a hash of the client, so that all requests of one second of it come together"
+        ),
         Column("record_time", "timestamp", "of the newest of them, UTC"),
-        Column("points", "binary", "see `pipeline.packed_points`; null for a heartbeat"),
+        Column("charges", "binary", "see `packed_charges`; null for a heartbeat"),
     ),
 )
 MOST_PERCENT = 1e8
@@ -48,14 +50,16 @@ _HELD = [
     if kind == PointKind.REFUSED_MUTATION
     or PointKind.PERMISSIVE_CREATE_TOPIC <= kind <= PointKind.PERMISSIVE_DELETE_TOPIC
 ]
-_ROWS_AT_ONCE = 20_000
+_OF_CLIENTS = pa.schema(
+    [*(pa.field(column.name, arrow_type(column.type)) for column in CLIENT), pa.field("points", pa.binary())]
+)
 _MOST_LINES = 250_000
 _OF_KIND = ("kind", "is_out_of_time")
 _NEEDED = (
     *_OF_KIND, "kafka_offset", *CLIENT_KEYS, "record_time_ms", "log_time_ms", "connection", "correlation_id",
     "charged_bytes", "observed_throttle_ms", "point_kind", "request_time_percent", "network_time_us", "mutations",
 )  # fmt: skip
-_TYPES: dict[str, Any] = {name: _SCHEMA.field(name).type for name in CLIENT_KEYS}
+_TYPES: dict[str, Any] = {name: _OF_CLIENTS.field(name).type for name in CLIENT_KEYS}
 _Columns = dict[str, Any]
 
 
@@ -148,7 +152,7 @@ def _charges(rows: pa.RecordBatch, changed: _Columns) -> _Columns:
 def _hashes(connections: Any) -> Any:
     """Small numbers for connections: they order requests of one millisecond, and tell copies apart."""
     encoded = connections.cast(pa.binary()).dictionary_encode()
-    hashes = pa.array(map(zlib.crc32, encoded.dictionary.to_pylist()), pa.int64())
+    hashes = pa.array(map(crc32, encoded.dictionary.to_pylist()), pa.int64())
     return hashes.take(encoded.indices)
 
 
@@ -157,10 +161,15 @@ def _same(value: Any, count: int) -> Any:
 
 
 class Charges:
-    """Takes rows of `requests` and groups what they add; `coverage` says whose thread time is measured."""
+    """Takes rows of `requests` and groups what they add.
 
-    def __init__(self, coverage: RequestCoverage) -> None:
-        self._coverage = coverage
+    Args:
+        coverage: whose thread time is measured.
+        places: see `CHARGED`; the number of different ones.
+    """
+
+    def __init__(self, coverage: RequestCoverage, places: int) -> None:
+        self._coverage, self._places = coverage, places
         self._charges: list[pa.Table] = []
         self._beats: list[pa.Table] = []
         self._lines = 0
@@ -182,14 +191,17 @@ class Charges:
         if not self._lines:
             return
         beats = pa.concat_tables(self._beats).group_by("broker_id").aggregate([("record_time_ms", "max")])
-        rows = [_grouped(pa.concat_tables(self._charges)), _filled_up(beats, {})]
+        charged = _grouped(pa.concat_tables(self._charges))
         self._charges, self._beats, self._lines = [], [], 0
-        table = pa.Table.from_batches(rows).combine_chunks()
-        yield from table.to_batches(max_chunksize=_ROWS_AT_ONCE)
+        if charged.num_rows:
+            yield _by_place(charged, self._places)
+        if beats.num_rows:
+            newest = _in_us(beats["record_time_ms_max"].to_numpy())
+            yield _of_columns([None] * beats.num_rows, newest, [None] * beats.num_rows)
 
 
-def _grouped(charges: pa.Table) -> pa.RecordBatch:
-    """Rows of `CHARGED`, one a client and second."""
+def _grouped(charges: pa.Table) -> pa.Table:
+    """What each client adds in each second: rows of `_OF_CLIENTS`, with the second and the newest time."""
     second = pc.divide(charges["record_time_ms"], 1_000)
     found = (
         charges.append_column("second", second)
@@ -198,29 +210,59 @@ def _grouped(charges: pa.Table) -> pa.RecordBatch:
     )
     lists: list[Any] = [found[f"{name}_list"].combine_chunks() for name in Point._fields]
     points = packed(from_columns([each.flatten() for each in lists]), lists[0].offsets)
-    return _filled_up(found, {"points": points})
+    return found.select([*CLIENT_KEYS, "second", "record_time_ms_max"]).append_column("points", points)
 
 
-def _filled_up(found: pa.Table, more: _Columns) -> pa.RecordBatch:
-    """Rows of `CHARGED` from some of its columns and the newest time; null is what is not there."""
-    newest = pc.multiply(found["record_time_ms_max"], 1_000).cast(_SCHEMA.field("record_time").type)
-    given = {name: found[name] for name in CLIENT_KEYS if name in found.column_names}
-    columns: _Columns = {**given, "record_time": newest, **more}
-    arrays = [
-        columns[field.name].cast(field.type)
-        if field.name in columns
-        else pa.nulls(found.num_rows, field.type)
-        for field in _SCHEMA
+def _by_place(clients: pa.Table, places: int) -> pa.RecordBatch:
+    """Rows of `CHARGED`, one per place and second."""
+    names = (
+        [text or b"" for text in clients[name].cast(pa.binary()).to_pylist()]
+        for name in ("user", "client_id")
+    )
+    of_client = zip(clients["broker_id"].to_pylist(), *names, strict=True)
+    place: Any = np.array(
+        [crc32(client_id, crc32(user, broker & 0xFFFF)) for broker, user, client_id in of_client], np.int64
+    )
+    place %= places
+    second: Any = clients["second"].to_numpy()
+    order = np.lexsort((second, place))
+    in_order = clients.select(_OF_CLIENTS.names).take(order).combine_chunks().cast(_OF_CLIENTS)
+    [rows] = in_order.to_batches()
+    is_first = (np.diff(place[order]) != 0) | (np.diff(second[order]) != 0)
+    starts = np.insert(np.flatnonzero(is_first) + 1, 0, 0)
+    ends = np.append(starts[1:], len(order))
+    newest_ms = np.maximum.reduceat(clients["record_time_ms_max"].to_numpy()[order], starts)
+    packed_rows = [
+        packed_charges(rows.slice(start, end - start))
+        for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
     ]
-    chunks = [each.combine_chunks() if isinstance(each, pa.ChunkedArray) else each for each in arrays]
-    return pa.RecordBatch.from_arrays(chunks, schema=_SCHEMA)
+    return _of_columns(place[order][starts].tolist(), _in_us(newest_ms), packed_rows)
 
 
-def to_charged(requests: DataFrame, load: Callable[[], Known]) -> DataFrame:
+def packed_charges(rows: pa.RecordBatch) -> bytes:
+    """Rows of clients as bytes: a compressed Arrow batch."""
+    return compressed(rows.serialize())
+
+
+def unpacked_charges(data: bytes) -> pa.RecordBatch:
+    """The rows: the keys of a client, and `points`, see `pipeline.packed_points`."""
+    return pa.ipc.read_record_batch(decompressed(data), _OF_CLIENTS)
+
+
+def _in_us(times_ms: Any) -> Any:
+    return pa.array(times_ms * 1_000, pa.int64()).cast(_SCHEMA.field("record_time").type)
+
+
+def _of_columns(places: list[Any], record_times: Any, charges: list[Any]) -> pa.RecordBatch:
+    arrays: list[Any] = [pa.array(places, pa.int32()), record_times, pa.array(charges, pa.binary())]
+    return pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)
+
+
+def to_charged(requests: DataFrame, load: Callable[[], Known], places: int) -> DataFrame:
     """Rows of `CHARGED` from rows of `requests`; the job makes them on the way into that table."""
 
     def charge(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        charges = Charges(load().governor.coverage)
+        charges = Charges(load().governor.coverage, places)
         for batch in batches:
             charges.add(batch)
             if charges.is_full:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark people expect
 
 from kquota_spark.model.measure.points import UNSIZED_KINDS, Point
-from kquota_spark.pipeline.charges import CLIENT_KEYS
+from kquota_spark.pipeline.charges import CLIENT_KEYS, unpacked_charges
 from kquota_spark.pipeline.packed_points import Matrix, unpacked
 from kquota_spark.schema.tables import USAGE
 
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
 TILE_POINTS = 10_000
 """A second with more requests is split into rows of this many: a row must fit into one Arrow batch."""
+_MOST_BYTES = 4_000_000
+"""Of charges that are worked on at once; a point takes 10 to 20 bytes there."""
 _SCHEMA = USAGE.arrow_schema()
 _POINT: Any = _SCHEMA.field("points").type.value_type
 _AMOUNT, _OBSERVED_THROTTLE_MS, _KIND = map(Point._fields.index, ("amount", "observed_throttle_ms", "kind"))
@@ -27,7 +31,7 @@ Numbers = npt.NDArray[np.int64]
 
 
 def to_seconds(charged: DataFrame, allowed_lateness: str) -> DataFrame:
-    """All charges of a client in one second in one row, appended when the watermark closes the second.
+    """All charges of a second, a row per place, appended when the watermark closes the second.
 
     Heartbeats go through the watermark and make empty seconds, which are dropped only after the aggregation: a filter
     on them any earlier would be pushed below the watermark by the optimiser.
@@ -37,14 +41,14 @@ def to_seconds(charged: DataFrame, allowed_lateness: str) -> DataFrame:
         allowed_lateness: delay of the watermark, e.g. `30 seconds`.
 
     Returns:
-        Rows with `CLIENT_KEYS`, second, and points: an array of `pipeline.packed_points`.
+        Rows with place, second, and charges: an array of `pipeline.charges.packed_charges`.
     """
     return (
         charged.withWatermark("record_time", allowed_lateness)
-        .groupBy(*CLIENT_KEYS, F.window("record_time", "1 second"))
-        .agg(F.collect_list("points").alias("points"))
-        .where(F.size("points") > 0)
-        .select(*CLIENT_KEYS, F.col("window.start").alias("second"), "points")
+        .groupBy("place", F.window("record_time", "1 second"))
+        .agg(F.collect_list("charges").alias("charges"))
+        .where(F.size("charges") > 0)
+        .select("place", F.col("window.start").alias("second"), "charges")
     )
 
 
@@ -52,13 +56,41 @@ def to_usage(seconds: DataFrame, cluster_id: str) -> DataFrame:
     """Rows of `usage` from rows of `to_seconds`."""
 
     def measure(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return (usage_batch(batch, cluster_id) for batch in batches if batch.num_rows)
+        return (usage_batch(each, cluster_id) for batch in batches for each in client_seconds(batch))
 
     return seconds.mapInArrow(measure, USAGE.ddl)
 
 
+def client_seconds(seconds: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """All charges of a client in one second in one row, from rows of `to_seconds`; in parts that are not too large.
+
+    Returns:
+        Rows with `CLIENT_KEYS`, second, and points: an array of `pipeline.packed_points`.
+    """
+    packed: Any = seconds.column("charges")
+    whole, parts_of = packed.flatten(), np.diff(np.asarray(packed.offsets))
+    seconds_us = np.repeat(np.asarray(seconds.column("second").cast(pa.int64())), parts_of)
+    sizes = np.asarray(pc.binary_length(whole))
+    # All parts of a place and second stay together.
+    ends = np.cumsum(parts_of)
+    filled = np.cumsum(sizes)[ends - 1] // _MOST_BYTES
+    cuts = [0, *ends[np.flatnonzero(np.diff(filled))].tolist(), len(whole)]
+    for begin, end in pairwise(cuts):
+        if begin < end:
+            yield _of_clients([each.as_buffer() for each in whole[begin:end]], seconds_us[begin:end])
+
+
+def _of_clients(packed: Sequence[Any], seconds_us: Numbers) -> pa.RecordBatch:
+    parts = [unpacked_charges(each) for each in packed]
+    second = pa.array(np.repeat(seconds_us, [part.num_rows for part in parts]), _SCHEMA.field("second").type)
+    rows = pa.Table.from_batches(parts).append_column("second", second)
+    found = rows.group_by([*CLIENT_KEYS, "second"], use_threads=False).aggregate([("points", "list")])
+    [batch] = found.rename_columns([*CLIENT_KEYS, "second", "points"]).combine_chunks().to_batches()
+    return batch
+
+
 def usage_batch(seconds: pa.RecordBatch, cluster_id: str) -> pa.RecordBatch:
-    """Rows of `usage` from rows of `to_seconds`: points in replay order, cut into tiles, with the sums for charts."""
+    """Rows of `usage` from rows of `client_seconds`: points in replay order, in tiles, with the sums for charts."""
     points, row_of, duplicates = _ordered(seconds.column("points"))
     counts = np.bincount(row_of, minlength=seconds.num_rows)
     tiles_of = -(-counts // TILE_POINTS)

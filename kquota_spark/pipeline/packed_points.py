@@ -1,4 +1,4 @@
-"""Points as bytes: eight numbers of 64 bits each, little-endian, in the order of `Point`.
+"""Points as bytes: eight numbers of 64 bits each, little-endian, in the order of `Point`; and how bytes are compressed.
 
 Rows of bytes pass Spark and its state unread. Workers see them as one matrix of a whole batch, a row a point.
 """
@@ -47,6 +47,21 @@ def unpacked(values: Any) -> tuple[Matrix, npt.NDArray[np.int64]]:
     bounds = np.frombuffer(starts, np.int32)[values.offset : values.offset + len(values) + 1].astype(np.int64)
     numbers = np.frombuffer(data or b"", np.uint8)[bounds[0] : bounds[-1]].view(_NUMBER)
     return numbers.reshape(-1, _WIDTH), np.diff(bounds) // _POINT_BYTES
+
+
+_CODEC = pa.Codec("zstd", compression_level=1)
+_SIZE_BYTES = 8
+
+
+def compressed(data: Any) -> bytes:
+    """Bytes of any kind, compressed, behind their length: times and names repeat, so a fifth is left."""
+    return len(data).to_bytes(_SIZE_BYTES, "little") + _CODEC.compress(data, asbytes=True)
+
+
+def decompressed(data: Any) -> Any:
+    """An Arrow buffer of what was compressed."""
+    size = int.from_bytes(data[:_SIZE_BYTES], "little")
+    return _CODEC.decompress(data[_SIZE_BYTES:], size)
 
 
 def points_of(data: bytes) -> list[Point]:

@@ -15,7 +15,7 @@ from zlib import crc32
 import msgspec
 import numpy as np
 
-from kquota_spark.model.replay.replay import Governing
+from kquota_spark.model.replay.causes import Governing
 from kquota_spark.pipeline.known import Gap
 from kquota_spark.pipeline.packed_points import Matrix
 from kquota_spark.pipeline.sent import Manager, Sent, manager_text

@@ -9,8 +9,8 @@ import msgspec
 
 from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.model.quotas.resolve import Bucket
+from kquota_spark.model.replay.causes import Governing
 from kquota_spark.model.replay.decision import Stretch
-from kquota_spark.model.replay.replay import Governing
 from kquota_spark.pipeline.known import Gap
 from kquota_spark.pipeline.packed_points import points_of
 

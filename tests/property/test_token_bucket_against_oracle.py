@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from kquota_spark.model.measure.points import Point, PointKind
 from kquota_spark.model.measure.sampled_rate import RateConfig
 from kquota_spark.model.measure.token_bucket import MutationCharge, TokenBucket
+from kquota_spark.model.replay.causes import Governing
 from kquota_spark.model.replay.mutation_replay import FORGET_AFTER_MS, MutationReplay
-from kquota_spark.model.replay.replay import Governing, Outcome
+from kquota_spark.model.replay.replay import Outcome
 
 _SETTINGS = settings(deadline=None, max_examples=100, print_blob=True)
 # 125 a second are 1/8 a ms: every step is exact in binary, so equality is too.

@@ -16,7 +16,7 @@ from kquota_spark.model.govern.govern import request_coverage
 from kquota_spark.model.measure.points import CONTROLLER_ID, PointKind
 from kquota_spark.model.quotas.quota_types import QuotaKey
 from kquota_spark.model.quotas.rules import QuotaChange, RuleBook, stretches
-from kquota_spark.pipeline.charges import to_charged
+from kquota_spark.pipeline.charges import CLIENT_KEYS, to_charged, unpacked_charges
 from kquota_spark.pipeline.packed_points import points_of
 from kquota_spark.schema.tables import REQUESTS
 from tests.support.spark.queries import WITHIN_S, change, rows_of, settings_at, start_log, write_rules
@@ -51,10 +51,21 @@ def charged(
     for name in ("partition_leaders", "broker_configs", "log_gaps"):
         write_table(Path(settings.tables), name)
     rows = [tuple(row.get(name) for name in REQUESTS.names) for row in lines]
-    found = to_charged(spark.createDataFrame(rows, REQUESTS.ddl), KnownLoader(settings)).collect()
-    points = ((row, points_of(row.points) if row.points else [()]) for row in found)
+    found = to_charged(spark.createDataFrame(rows, REQUESTS.ddl), KnownLoader(settings), 3).collect()
+    clients = [
+        client
+        for row in found
+        for client in (
+            [dict.fromkeys([*CLIENT_KEYS, "points"])]
+            if row.charges is None
+            else unpacked_charges(row.charges).to_pylist()
+        )
+    ]
+    points = ((row, points_of(row["points"]) if row["points"] else [()]) for row in clients)
     return sorted(
-        (row.user, row.quota_type, row.broker_id, *point[2:]) for row, of_row in points for point in of_row
+        (row["user"], row["quota_type"], row["broker_id"], *point[2:])
+        for row, of_row in points
+        for point in of_row
     )
 
 

@@ -28,7 +28,7 @@ C1 = zlib.crc32(b"c1")
 def measured(spark: SparkSession, *requests: dict[str, Any]) -> list[dict[str, Any]]:
     """The transforms on a finite table: the watermark plays no part."""
     rows = [tuple(row.get(name) for name in REQUESTS.names) for row in requests]
-    charged = to_charged(spark.createDataFrame(rows, REQUESTS.ddl), no_rules)
+    charged = to_charged(spark.createDataFrame(rows, REQUESTS.ddl), no_rules, 3)
     found = to_usage(to_seconds(charged, "5 seconds"), "demo").collect()
     return sorted((row.asDict(recursive=True) for row in found), key=lambda row: (row["second"], row["tile"]))
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from kquota_spark.config.settings import Settings
 from kquota_spark.model.measure.points import Point
 from kquota_spark.model.measure.sampled_rate import RateConfig
+from kquota_spark.model.replay.causes import Governing
 from kquota_spark.model.replay.decision import Stretch, judge_bucket
-from kquota_spark.model.replay.replay import BucketReplay, Governing
+from kquota_spark.model.replay.replay import BucketReplay
 from kquota_spark.pipeline.bucket_judge import Configs
 from tests.support.chance import Chance
 from tests.support.spark.judged_usage import judged, settings_with_rules, used

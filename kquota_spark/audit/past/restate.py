@@ -137,7 +137,8 @@ def restate(session: SparkSession, settings: Settings, from_ms: int, to_ms: int,
     # The job's own clock may have been wrong when it read them.
     requests = requests.withColumn("is_out_of_time", F.expr(set_aside(clock_skew_ms(settings))))
     seconds = to_seconds(
-        to_charged(requests, KnownLoader(settings)), f"{stream.allowed_lateness} milliseconds"
+        to_charged(requests, KnownLoader(settings), stream.state_shards),
+        f"{stream.allowed_lateness} milliseconds",
     )
     usage = to_usage(seconds, settings.cluster_id).persist()
     say(f"restating {utc_text(from_ms)} to {utc_text(to_ms)}: judging")

@@ -14,7 +14,7 @@ from kquota_spark.model.quotas.quota_callback import CallbackError, LeaderBook, 
 from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.model.quotas.resolve import Bucket
 from kquota_spark.model.quotas.rules import RuleBook, RuleStretch
-from kquota_spark.model.replay.replay import Governing
+from kquota_spark.model.replay.causes import Governing
 
 _KEPT_INSTANCES = 16  # of one broker: requests come nearly in order of time, but those of all brokers in turn
 _KEPT_ANSWERS = 50_000

@@ -19,7 +19,7 @@ from kquota_spark.model.quotas.resolve import (
     resolve,
 )
 from kquota_spark.model.quotas.rules import RuleBook, RuleStretch
-from kquota_spark.model.replay.replay import Governing
+from kquota_spark.model.replay.causes import Governing
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ A window is at least 1 ms long (Kafka 3.3 and later). Before, only N = 1 differe
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Generic, TypeVar
 
@@ -51,10 +51,18 @@ class RateConfig:
     window_ms: int = 1_000
     variant: RingVariant = RingVariant.FROM_3_8
 
-    @property
-    def name(self) -> str:
-        """Short text for tables, e.g. `3.8+/11x1000ms`."""
-        return f"{self.variant.value}/{self.num_samples}x{self.window_ms}ms"
+    name: str = field(init=False, repr=False, compare=False)
+    """Short text for tables, e.g. `3.8+/11x1000ms`."""
+    lengths: tuple[bool, int, int, int, int] = field(init=False, repr=False, compare=False)
+    """Whether a sample is purged by its last event, the number of places, and in ms one sample, N, and N - 1."""
+
+    def __post_init__(self) -> None:
+        # Asked for once per bucket and second.
+        num, size_ms = self.num_samples, self.window_ms
+        is_by_last_event = self.variant is RingVariant.FROM_3_8
+        lengths = is_by_last_event, num + is_by_last_event, size_ms, num * size_ms, (num - 1) * size_ms
+        object.__setattr__(self, "name", f"{self.variant.value}/{num}x{size_ms}ms")
+        object.__setattr__(self, "lengths", lengths)
 
     @classmethod
     def parse(cls, name: str) -> RateConfig:
@@ -97,12 +105,8 @@ class _Samples(Generic[Amounts]):
         self.config = config
         self._values: list[Amounts] = values
         self.current, self._starts_ms, self._last_ms = current, starts_ms, last_ms
-        is_by_last_event = config.variant is RingVariant.FROM_3_8
-        self._basis_ms = self._last_ms if is_by_last_event else self._starts_ms
-        self._slots = config.num_samples + (1 if is_by_last_event else 0)
-        self._window_ms = config.window_ms
-        self._expire_ms = config.num_samples * config.window_ms
-        self._padded_ms = (config.num_samples - 1) * config.window_ms
+        is_by_last_event, self._slots, self._window_ms, self._expire_ms, self._padded_ms = config.lengths
+        self._basis_ms = last_ms if is_by_last_event else starts_ms
         self._index()
 
     @property
@@ -112,10 +116,14 @@ class _Samples(Generic[Amounts]):
 
     def _index(self) -> None:
         """Cache what changes only when a sample opens or is purged; the first event opens one."""
-        self._opens_at_ms = self._starts_ms[self.current] + self._window_ms if self._starts_ms else 0
-        self._oldest_start_ms = min(self._starts_ms, default=0)
+        if not self._starts_ms:
+            self._opens_at_ms = self._oldest_start_ms = 0
+            self._purge_at_ms = self._expire_ms
+            return
+        self._opens_at_ms = self._starts_ms[self.current] + self._window_ms
+        self._oldest_start_ms = min(self._starts_ms)
         # A sample's last event only moves on, so this is a lower bound until the next call.
-        self._purge_at_ms = min(self._basis_ms, default=0) + self._expire_ms
+        self._purge_at_ms = min(self._basis_ms) + self._expire_ms
 
     def _open(self, time_ms: int) -> None:
         """Open the next sample; `_index` must follow."""
@@ -155,8 +163,9 @@ class SampleRing(_Samples[int]):
     __slots__ = ("total",)
 
     def __init__(self, config: RateConfig, state: RingState | None = None) -> None:
-        super().__init__(config, *(state or (0, [], [], [])))
-        self.total = sum(self._values)
+        current, values, starts_ms, last_ms = state or (0, [], [], [])
+        super().__init__(config, current, values, starts_ms, last_ms)
+        self.total = sum(values)
 
     @property
     def state(self) -> RingState:
@@ -253,7 +262,7 @@ class SampleRing(_Samples[int]):
         else:
             self._open(time_ms)
             if not size:
-                self._index()
+                self._oldest_start_ms, self._purge_at_ms = time_ms, time_ms + self._expire_ms
         self._opens_at_ms = time_ms + self._window_ms
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
 
-from kquota_spark.model.replay.replay import Cause, Outcome, Verdict
+from kquota_spark.model.replay.causes import Cause
+from kquota_spark.model.replay.replay import Outcome, Verdict
 
 NEAR_LIMIT = 0.05
 

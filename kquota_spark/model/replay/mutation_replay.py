@@ -28,7 +28,8 @@ from kquota_spark.model.measure.points import Point, PointKind
 from kquota_spark.model.measure.sampled_rate import RateConfig
 from kquota_spark.model.measure.throttle_time import rate_per_s, to_int32
 from kquota_spark.model.measure.token_bucket import TokenBucket, TokenState, wait_ms
-from kquota_spark.model.replay.replay import Cause, Governing, Outcome, Verdict, edge_of
+from kquota_spark.model.replay.causes import Cause, Governing, edge_of
+from kquota_spark.model.replay.replay import Outcome, Verdict
 from kquota_spark.model.replay.told_windows import MARGIN_MS
 
 FORGET_AFTER_MS = 24 * 3_600_000

@@ -21,7 +21,8 @@ from collections.abc import Sequence
 from kquota_spark.model.measure.points import Point, PointKind
 from kquota_spark.model.measure.sampled_rate import RateConfig, RingState, SampleRing
 from kquota_spark.model.measure.throttle_time import bounded_throttle_time_ms, rate_per_s
-from kquota_spark.model.replay.replay import Cause, Governing, Outcome, Verdict, edge_of
+from kquota_spark.model.replay.causes import Cause, Governing, edge_of
+from kquota_spark.model.replay.replay import Outcome, Verdict
 
 US_PER_PERCENT = 10_000
 """Microseconds in a percent of one thread-second: amounts are in these, so that a ring's sum is exact."""

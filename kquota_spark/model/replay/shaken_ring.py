@@ -122,6 +122,9 @@ class ShakenRing(SampleRing):
         self.total = sum(self._values)
 
 
+_NOTHING: ShakenState = ((None,) * len(SHAKES), (), ())
+
+
 class ShakenRings:
     """All of them for one bucket, moved on only when one could matter; goes on from a `state`.
 
@@ -133,7 +136,7 @@ class ShakenRings:
 
     def __init__(self, config: RateConfig, state: ShakenState | None = None) -> None:
         self._config = config
-        states, amounts, times_ms = state or ((None,) * len(SHAKES), (), ())
+        states, amounts, times_ms = state or _NOTHING
         self._states, self._amounts, self._times_ms = states, list(amounts), list(times_ms)
         self._rings: list[ShakenRing] | None = None
         # An upper bound of what any ring can hold.

@@ -20,7 +20,8 @@ from kquota_spark.formats.request_log.line import RequestLogParser
 from kquota_spark.model.measure.points import Point
 from kquota_spark.model.measure.sampled_rate import RateConfig, SampleRing
 from kquota_spark.model.measure.throttle_time import throttle_time_ms
-from kquota_spark.model.replay.replay import BucketReplay, Governing
+from kquota_spark.model.replay.causes import Governing
+from kquota_spark.model.replay.replay import BucketReplay
 from tests.bench.report import Report, Spread, spread
 from tests.support.logs.request_lines import json_bodies, request_lines
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from kquota_spark.model.measure.points import Point, PointKind
 from kquota_spark.model.measure.sampled_rate import RateConfig
-from kquota_spark.model.replay.replay import BucketReplay, Governing, Verdict
+from kquota_spark.model.replay.causes import Governing
+from kquota_spark.model.replay.replay import BucketReplay, Verdict
 
 T0 = 1_795_239_600_000
 LIMIT = Governing(1_000.0)

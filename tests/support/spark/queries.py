@@ -67,7 +67,9 @@ def start_log(
     from kquota_spark.pipeline.charges import to_charged
 
     sink = _sink(spark, settings, LOG)
-    charged = to_charged(_commits(spark, settings, "requests"), KnownLoader(settings))
+    charged = to_charged(
+        _commits(spark, settings, "requests"), KnownLoader(settings), settings.stream.state_shards
+    )
     rows = from_charged(charged, Stages(settings, sink.reports, lineage or NoLineage()))
     return start(rows, sink, is_once=is_once)
 

@@ -7,7 +7,8 @@ import pytest
 from kquota_spark.findings.agreement_causes import cause_of
 from kquota_spark.model.measure.points import Point, PointKind
 from kquota_spark.model.measure.sampled_rate import RateConfig
-from kquota_spark.model.replay.replay import BucketReplay, Governing, Verdict
+from kquota_spark.model.replay.causes import Governing
+from kquota_spark.model.replay.replay import BucketReplay, Verdict
 
 T0 = 1_795_239_600_000
 CONFIG = RateConfig()

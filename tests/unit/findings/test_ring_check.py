@@ -11,8 +11,8 @@ import pytest
 from kquota_spark.findings.ring_check import MOST_OF_A_BUCKET, RingEvidence, likely_variant
 from kquota_spark.model.measure.points import Point, PointKind
 from kquota_spark.model.measure.sampled_rate import RateConfig, RingVariant
+from kquota_spark.model.replay.causes import Governing
 from kquota_spark.model.replay.decision import Stretch
-from kquota_spark.model.replay.replay import Governing
 from tests.support.logs.captures import KRAFT41, ZK37, ZK39_PLAIN, Capture, buckets_of
 
 S = 1_795_239_600_000

@@ -13,11 +13,12 @@ from kquota_spark.model.govern.govern import RequestCoverage
 from kquota_spark.model.measure.points import Point, PointKind
 from kquota_spark.model.measure.sampled_rate import RateConfig, SampleRing
 from kquota_spark.model.quotas.quota_types import QuotaType
+from kquota_spark.model.replay.causes import Governing
 from kquota_spark.model.replay.decision import Stretch, judge_bucket
-from kquota_spark.model.replay.replay import BucketReplay, Governing
-from kquota_spark.pipeline.charges import CLIENT_KEYS, Charges, charges_of
+from kquota_spark.model.replay.replay import BucketReplay
+from kquota_spark.pipeline.charges import Charges, charges_of
 from kquota_spark.pipeline.ingest import request_batch
-from kquota_spark.pipeline.measure import TILE_POINTS, usage_batch
+from kquota_spark.pipeline.measure import TILE_POINTS, client_seconds, usage_batch
 from tests.support.logs.log_lines import PRODUCE_V9, T0_MS, changed
 from tests.support.logs.replayed_captures import found
 from tests.support.pipeline.packed import packed_bytes
@@ -70,15 +71,16 @@ def test_ten_thousand_of_the_largest_requests_in_one_second_have_their_exact_sum
 
 
 def test_the_rows_of_the_job_have_the_same_sum() -> None:
-    charges = Charges(RequestCoverage())
+    charges = Charges(RequestCoverage(), 1)
     charges.add(request_batch(1, [PARSER.parse(largest(number)) for number in range(LINES)]))
     [charged] = charges.batches()
     second: dict[str, Any] = {
-        **{name: charged[name] for name in CLIENT_KEYS},
+        "place": charged["place"],
         "second": pa.array([T0_MS * 1_000], pa.timestamp("us", tz="UTC")),
-        "points": pa.array([charged["points"].to_pylist()], pa.list_(pa.binary())),
+        "charges": pa.array([charged["charges"].to_pylist()], pa.list_(pa.binary())),
     }
-    usage = usage_batch(pa.RecordBatch.from_pydict(second), "demo")
+    [of_clients] = client_seconds(pa.RecordBatch.from_pydict(second))
+    usage = usage_batch(of_clients, "demo")
     assert usage["requests"].to_pylist() == [LINES]
     assert usage["amount"].to_pylist() == [21_474_836_470_000]
 

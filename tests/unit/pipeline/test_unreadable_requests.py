@@ -10,7 +10,8 @@ from kquota_spark.model.govern.govern import RequestCoverage, RuleGovernor
 from kquota_spark.model.measure.points import Point, PointKind
 from kquota_spark.model.measure.sampled_rate import RateConfig
 from kquota_spark.model.quotas.rules import RuleBook, stretches
-from kquota_spark.model.replay.replay import Cause, Outcome
+from kquota_spark.model.replay.causes import Cause
+from kquota_spark.model.replay.replay import Outcome
 from kquota_spark.pipeline.charges import charges_of
 from kquota_spark.pipeline.ingest import IngestSettings, MessageReader, parsed
 from kquota_spark.pipeline.known import gaps_at

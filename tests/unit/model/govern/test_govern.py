@@ -11,7 +11,7 @@ from kquota_spark.model.quotas.principals import Principal
 from kquota_spark.model.quotas.quota_types import BANDWIDTH, QuotaKey, QuotaType
 from kquota_spark.model.quotas.resolve import Bucket
 from kquota_spark.model.quotas.rules import QuotaChange, RuleBook, stretches
-from kquota_spark.model.replay.replay import Governing
+from kquota_spark.model.replay.causes import Governing
 
 PRODUCE, FETCH, REQUEST = (
     QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE,

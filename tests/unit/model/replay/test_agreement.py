@@ -6,7 +6,8 @@ import pytest
 
 from kquota_spark.model.measure.points import Point, PointKind
 from kquota_spark.model.replay.agreement import Agreement, error_summary
-from kquota_spark.model.replay.replay import Cause, Governing, Outcome, Verdict
+from kquota_spark.model.replay.causes import Cause, Governing
+from kquota_spark.model.replay.replay import Outcome, Verdict
 
 
 def verdict(

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from kquota_spark.model.measure.points import Point, PointKind
 from kquota_spark.model.measure.sampled_rate import RateConfig
 from kquota_spark.model.replay.agreement import Agreement
+from kquota_spark.model.replay.causes import Cause, Governing
 from kquota_spark.model.replay.decision import Decision, Stretch, judge_bucket
-from kquota_spark.model.replay.replay import BucketReplay, Cause, Governing, Outcome, Verdict
+from kquota_spark.model.replay.replay import BucketReplay, Outcome, Verdict
 
 S = 1_795_239_600_000
 LIMIT = Governing(1_000.0)

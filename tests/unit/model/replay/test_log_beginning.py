@@ -15,9 +15,10 @@ from kquota_spark.model.govern.govern import RuleGovernor
 from kquota_spark.model.measure.sampled_rate import RateConfig
 from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.model.quotas.rules import RuleBook, stretches
+from kquota_spark.model.replay.causes import Cause
 from kquota_spark.model.replay.decision import judge_bucket
 from kquota_spark.model.replay.log_beginning import LogBeginning, Restarts
-from kquota_spark.model.replay.replay import BucketReplay, Cause, Outcome, Verdict
+from kquota_spark.model.replay.replay import BucketReplay, Outcome, Verdict
 from kquota_spark.pipeline.ingest import request_batch
 from kquota_spark.pipeline.restarts import broker_lines
 from kquota_spark.replay.files import replay_files

@@ -13,8 +13,9 @@ from kquota_spark.model.measure.points import CONTROLLER_ID, Point, PointKind
 from kquota_spark.model.measure.sampled_rate import RateConfig
 from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.model.quotas.rules import RuleBook, stretches
+from kquota_spark.model.replay.causes import Cause, Governing
 from kquota_spark.model.replay.mutation_replay import FORGET_AFTER_MS, MutationReplay
-from kquota_spark.model.replay.replay import Cause, Governing, Outcome, Verdict
+from kquota_spark.model.replay.replay import Outcome, Verdict
 from kquota_spark.replay.files import broker_id_of, replay_files
 from tests.support.logs.log_lines import CREATE_TOPICS_V7_REFUSED, changed
 from tests.support.places import DATA

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from kquota_spark.model.measure.points import Point, PointKind
 from kquota_spark.model.measure.sampled_rate import RateConfig
-from kquota_spark.model.replay.replay import BucketReplay, Cause, Governing, Outcome, Verdict
+from kquota_spark.model.replay.causes import Cause, Governing
+from kquota_spark.model.replay.replay import BucketReplay, Outcome, Verdict
 from tests.support.logs.judged_points import LIMIT, T0, judged, only, point
 
 

@@ -12,8 +12,9 @@ from kquota_spark.model.measure.points import Point, PointKind
 from kquota_spark.model.measure.sampled_rate import RateConfig
 from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.model.quotas.rules import RuleBook, stretches
+from kquota_spark.model.replay.causes import Cause, Governing
 from kquota_spark.model.replay.decision import judge_bucket, replay_of
-from kquota_spark.model.replay.replay import Cause, Governing, Outcome, Verdict
+from kquota_spark.model.replay.replay import Outcome, Verdict
 from kquota_spark.model.replay.request_replay import RequestReplay
 from kquota_spark.replay.files import Replay, broker_id_of, replay_files
 from tests.support.places import DATA

@@ -9,8 +9,9 @@ import pytest
 from kquota_spark.model.measure.points import Point, PointKind
 from kquota_spark.model.measure.sampled_rate import RateConfig
 from kquota_spark.model.quotas.quota_types import QuotaType
+from kquota_spark.model.replay.causes import Cause, Governing
 from kquota_spark.model.replay.decision import Stretch, judge_bucket
-from kquota_spark.model.replay.replay import BucketReplay, Cause, Governing, Outcome, Verdict
+from kquota_spark.model.replay.replay import BucketReplay, Outcome, Verdict
 from tests.support.logs.captures import KRAFT43_SHARE, buckets_of, verdicts_of
 
 LIMITED = Governing(1_000.0)

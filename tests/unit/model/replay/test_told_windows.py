@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kquota_spark.model.measure.sampled_rate import RateConfig
-from kquota_spark.model.replay.replay import BucketReplay, Cause, Governing, Outcome, Verdict
+from kquota_spark.model.replay.causes import Cause, Governing
+from kquota_spark.model.replay.replay import BucketReplay, Outcome, Verdict
 from tests.support.logs.judged_points import judged, point
 
 # 10,050 bytes at once: 10,050 / 1,000 s - 10 s = 50 ms by the replay.
