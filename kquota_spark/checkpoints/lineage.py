@@ -193,7 +193,7 @@ def _require_same(settings: Settings, name: str) -> None:
     shards = settings.stream.state_shards
     if name == LOG and found.state_shards != shards:
         raise UserError(
-            f"{where}: its state has {found.state_shards} shards, and stream.state_shards says {shards}: write the old "
+            f"{where}: its state has {found.state_shards} shards, but stream.state_shards is {shards}: set the old "
             "number, or move it away and start with --new-lineage"
         )
     if found.tables not in ("", _tables_id(settings)):

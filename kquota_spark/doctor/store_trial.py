@@ -19,6 +19,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import fs
 
+from kquota_spark.checkpoints.lease_table import LeaseTable
 from kquota_spark.checkpoints.notes import put_whole, read_note
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError, one_line
@@ -28,7 +29,6 @@ from kquota_spark.schema.columns import Column, Table, bigint, string
 from kquota_spark.store.commits import BatchCommits, MicroBatch
 from kquota_spark.store.creation import create_table
 from kquota_spark.store.durable import sync_commit
-from kquota_spark.store.leases import LeaseTable
 from kquota_spark.store.parts import Part, PartWriter
 from kquota_spark.store.storage import (
     arrow_files,

@@ -6,6 +6,6 @@ tumbling one up to 49 %. The replay (`kquota_spark.model.replay.replay`) gives t
 
 Rooms, in reading order: jmx.
 
-In reading order: known, packed_points, sent, pieces, bucket_judge, charges, govern, line_columns, ingest, kept_imports,
+In reading order: known, packed_points, sent, bucket_judge, charges, govern, line_columns, ingest, kept_imports,
 judge, kept_requests, measure, rejudge, restarts.
 """

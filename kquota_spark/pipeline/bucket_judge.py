@@ -22,8 +22,7 @@ from kquota_spark.model.replay.decision import (
     replay_of,
 )
 from kquota_spark.pipeline.packed_points import compressed, decompressed, points_of
-from kquota_spark.pipeline.pieces import Packed
-from kquota_spark.pipeline.sent import BucketTags, Manager, Sent, manager_of, manager_text, stretch_of
+from kquota_spark.pipeline.sent import BucketTags, Manager, Packed, Sent, manager_of, manager_text, stretch_of
 from kquota_spark.schema.columns import STATE_FORM
 
 _named_config = cache(RateConfig.parse)

@@ -21,8 +21,7 @@ from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.pipeline.charges import CLIENT_KEYS
 from kquota_spark.pipeline.known import Known
 from kquota_spark.pipeline.packed_points import Matrix, from_columns
-from kquota_spark.pipeline.pieces import Pieces, Terms
-from kquota_spark.pipeline.sent import Manager, bucket_tags, bucket_text, encoded, manager_text
+from kquota_spark.pipeline.sent import Manager, Pieces, Terms, bucket_tags, bucket_text, encoded, manager_text
 from kquota_spark.schema.columns import Column, Table
 
 if TYPE_CHECKING:
@@ -43,8 +42,8 @@ SHARDED = Table(
     "sharded",
     "the points of many clients whose buckets are in one shard",
     (
-        Column("shard", "int", "see `pipeline.pieces`"),
-        Column("pieces", "binary", "see `pipeline.pieces.Packed`"),
+        Column("shard", "int", "see `pipeline.sent`"),
+        Column("pieces", "binary", "see `pipeline.sent.Packed`"),
     ),
 )
 _SCHEMA = GOVERNED.arrow_schema()

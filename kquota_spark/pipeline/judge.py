@@ -21,8 +21,7 @@ from kquota_spark.model.measure.sampled_rate import RateConfig
 from kquota_spark.model.replay.decision import Decision, QuietSecond, used_percent
 from kquota_spark.pipeline.bucket_judge import Configs, JudgedBucket, ShardJudge
 from kquota_spark.pipeline.kept_imports import keep_imports, look_seldom
-from kquota_spark.pipeline.pieces import unpacked_pieces
-from kquota_spark.pipeline.sent import BUCKET_KEYS, MANAGER_KEYS, Manager
+from kquota_spark.pipeline.sent import BUCKET_KEYS, MANAGER_KEYS, Manager, unpacked_pieces
 from kquota_spark.schema.columns import Column, Table
 from kquota_spark.schema.tables import DECISIONS
 

@@ -1,18 +1,27 @@
-"""How the points of a client's second travel to the judge of their bucket, with what governs them: MessagePack."""
+"""What GOVERN sends to JUDGE: the points of clients with what governs them, in MessagePack.
+
+`Sent` is a row, for restating. In the job Spark carries `Pieces`: columns of many buckets as one value of bytes, a
+value per shard. Spark looks into none. A row per client and second would cost more on the way than its verdict.
+"""
 
 from __future__ import annotations
 
 import json
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
+from typing import Any, NamedTuple
+from zlib import crc32
 
 import msgspec
+import numpy as np
 
 from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.model.quotas.resolve import Bucket
 from kquota_spark.model.replay.causes import Governing
 from kquota_spark.model.replay.decision import Stretch
 from kquota_spark.pipeline.known import Gap
-from kquota_spark.pipeline.packed_points import points_of
+from kquota_spark.pipeline.packed_points import Matrix, points_of
 
 MANAGER_KEYS = ("cluster_id", "broker_id", "quota_type")
 BUCKET_KEYS = ("bucket_user", "bucket_client_id", "bucket_tags")
@@ -93,3 +102,154 @@ def bucket_of(text: str) -> BucketTags:
     """A bucket, from its text."""
     user, client_id, *tags = msgspec.json.decode(text, type=list[str])
     return user, client_id, tags[0] if tags else None
+
+
+class Terms(NamedTuple):
+    """What judges some points; many clients have the same."""
+
+    limit_per_s: float | None
+    valid_from_ms: int
+    valid_to_ms: int | None
+    has_request_quota: bool
+    gaps: tuple[Gap, ...]
+    """Of the broker's log, with what a ring remembers after each."""
+    level: int | None
+    rule: str | None
+    rule_version: int | None
+    rate_config: str | None
+    """Name of the broker's `RateConfig`; None for that of the settings."""
+    known_through_ms: int | None
+
+    @property
+    def governing(self) -> Governing:
+        """What the replay takes."""
+        return Governing(*self[:5])
+
+
+@dataclass(slots=True)
+class Pieces:
+    """Points of clients in single seconds under one rule each, and in which buckets they count; in columns.
+
+    Attributes:
+        managers: each once.
+        terms: likewise.
+        manager_of: place of each piece's manager in `managers`.
+        user_tags: of the bucket.
+        client_tags: likewise.
+        tags: those of a quota callback, as the tables have them; None without one.
+        seconds_ms: start of the second.
+        users: of the client.
+        client_ids: likewise.
+        terms_of: place in `terms`.
+        counts: of points, which come in the order of the pieces.
+    """
+
+    managers: list[Manager] = field(default_factory=list)
+    terms: list[Terms] = field(default_factory=list)
+    manager_of: list[int] = field(default_factory=list)
+    user_tags: list[str] = field(default_factory=list)
+    client_tags: list[str] = field(default_factory=list)
+    tags: list[str | None] = field(default_factory=list)
+    seconds_ms: list[int] = field(default_factory=list)
+    users: list[str] = field(default_factory=list)
+    client_ids: list[str] = field(default_factory=list)
+    terms_of: list[int] = field(default_factory=list)
+    counts: list[int] = field(default_factory=list)
+
+    def rows(self, points: Matrix) -> Iterator[tuple[Manager, tuple[str, str, str | None], Sent]]:
+        """Each piece alone: its manager, its bucket, and what is sent."""
+        ends = [*accumulate(self.counts, initial=0)]
+        pieces = zip(self.manager_of, self._buckets(), self.seconds_ms, self.users, self.client_ids, self.terms_of,
+                     pairwise(ends), strict=True)  # fmt: skip
+        for manager, bucket, second_ms, user, client_id, of_terms, (start, end) in pieces:
+            terms = self.terms[of_terms]
+            yield (
+                self.managers[manager],
+                bucket,
+                Sent(
+                    second_ms, user, client_id, terms.valid_from_ms, terms.valid_to_ms, terms.has_request_quota,
+                    points[start:end].tobytes(), terms.rule, terms.rule_version, terms.level, terms.limit_per_s,
+                    terms.known_through_ms, terms.gaps, terms.rate_config,
+                ),
+            )  # fmt: skip
+
+    def _buckets(self) -> Iterator[tuple[str, str, str | None]]:
+        return zip(self.user_tags, self.client_tags, self.tags, strict=True)
+
+    def by_shard(self, points: Matrix, shards: int) -> dict[int, bytes]:
+        """Each shard's pieces as bytes, see `Packed`.
+
+        For each second one shard more gets a value, without a piece: so each one is looked at from time to time, and
+        forgets.
+        """
+        seconds = set(self.seconds_ms)
+        if not seconds:
+            return {}
+        oldest_ms = min(seconds)
+        empty = encoded(Packed(oldest_ms))
+        found = {_shard_of(second_ms // 1_000, shards): empty for second_ms in sorted(seconds)}
+        texts = [manager_text(*manager) for manager in self.managers]
+        hashes = [
+            crc32(f"{texts[manager]}\0{user}\0{client_id}\0{tags}".encode(errors="surrogatepass"))
+            for manager, (user, client_id, tags) in zip(self.manager_of, self._buckets(), strict=True)
+        ]
+        shard_of = np.array([_shard_of(each, shards) for each in hashes], np.int64)
+        order = np.argsort(shard_of, kind="stable")
+        in_order: list[int] = order.tolist()
+        counts = np.array(self.counts, np.int64)
+        starts = (np.cumsum(counts) - counts)[order]
+        ends = np.cumsum(counts[order])
+        moved = points[np.repeat(starts - ends + counts[order], counts[order]) + np.arange(len(points))]
+        columns = [[column[place] for place in in_order] for column in self._columns()]
+        bounds = [0, *(np.flatnonzero(np.diff(shard_of[order])) + 1).tolist(), len(in_order)]
+        point_bounds = [0, *(int(ends[bound - 1]) for bound in bounds[1:])]
+        for (begin, end), (first, last) in zip(pairwise(bounds), pairwise(point_bounds), strict=True):
+            part = [column[begin:end] for column in columns]
+            managers, part[0] = _each_once(self.managers, part[0])
+            terms, part[-2] = _each_once(self.terms, part[-2])
+            packed = [oldest_ms, managers, terms, *part, moved[first:last].tobytes()]
+            found[int(shard_of[order[begin]])] = encoded(packed)
+        return found
+
+    def _columns(self) -> list[list[Any]]:
+        return [
+            self.manager_of, self.user_tags, self.client_tags, self.tags, self.seconds_ms, self.users, self.client_ids,
+            self.terms_of, self.counts,
+        ]  # fmt: skip
+
+
+def _shard_of(number: int, shards: int) -> int:
+    """The same in every process and release. Of names that differ in digits a plain CRC would leave shards empty."""
+    return (number * 0x9E3779B1 % 2**32 >> 8) % shards
+
+
+def _each_once(values: Sequence[Any], places: Sequence[int]) -> tuple[list[Any], list[int]]:
+    """The values at these places, each once, and the places in those."""
+    found: dict[int, int] = {}
+    moved = [found.setdefault(place, len(found)) for place in places]
+    return [values[place] for place in found], moved
+
+
+class Packed(msgspec.Struct, array_like=True, gc=False):
+    """The columns of `Pieces` of one shard, and the points as bytes.
+
+    No row that comes in a later micro-batch is of an older second than `oldest_ms`.
+    """
+
+    oldest_ms: int
+    managers: list[Manager] = []
+    terms: list[Terms] = []
+    manager_of: list[int] = []
+    user_tags: list[str] = []
+    client_tags: list[str] = []
+    tags: list[str | None] = []
+    seconds_ms: list[int] = []
+    users: list[str] = []
+    client_ids: list[str] = []
+    terms_of: list[int] = []
+    counts: list[int] = []
+    points: bytes = b""
+
+
+unpacked_pieces = msgspec.msgpack.Decoder(Packed).decode
+"""Columns, from bytes."""

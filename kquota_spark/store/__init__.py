@@ -6,6 +6,6 @@ short.
 
 `packing` puts small files together.
 
-In reading order: google, storage, durable, parts, commits, packing, files, quota_rows, reading, rows, table_log,
+In reading order: google, storage, durable, parts, table_log, commits, packing, files, quota_rows, reading, rows,
 rules_tables, creation, following.
 """

@@ -8,8 +8,7 @@ import msgspec
 import numpy as np
 
 from kquota_spark.pipeline.packed_points import points_of
-from kquota_spark.pipeline.pieces import Packed, Pieces, Terms, unpacked_pieces
-from kquota_spark.pipeline.sent import BucketTags, Manager, Sent
+from kquota_spark.pipeline.sent import BucketTags, Manager, Packed, Pieces, Sent, Terms, unpacked_pieces
 from tests.support.pipeline.packed import packed_bytes
 
 

@@ -197,7 +197,7 @@ def test_another_number_of_shards_than_the_checkpoint_has_is_refused(settings: S
     sharded = settings.changed(stream=settings.stream.changed(state_shards=8))
     with pytest.raises(
         UserError,
-        match=r"/log: its state has 64 shards, and stream\.state_shards says 8: write the old number, or move it away",
+        match=r"/log: its state has 64 shards, but stream\.state_shards is 8: set the old number, or move it away",
     ):
         require_lineage(sharded, ["log"], is_new=False)
     # The query of JMX has no state; with the old number that of the log goes on.

@@ -17,8 +17,7 @@ from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.model.quotas.rules import RuleBook, stretches
 from kquota_spark.model.replay.decision import Decision, judge_bucket, replay_of
 from kquota_spark.pipeline.bucket_judge import BucketJudge, Configs, Judged, ShardJudge
-from kquota_spark.pipeline.pieces import Pieces, Terms, unpacked_pieces
-from kquota_spark.pipeline.sent import BucketTags, Manager, Sent
+from kquota_spark.pipeline.sent import BucketTags, Manager, Pieces, Sent, Terms, unpacked_pieces
 from kquota_spark.replay.files import replay_files
 from kquota_spark.schema.columns import STATE_FORM
 from tests.support.chance import Chance

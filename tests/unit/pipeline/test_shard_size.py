@@ -8,8 +8,7 @@ from kquota_spark.config.settings import Stream
 from kquota_spark.model.measure.sampled_rate import RateConfig
 from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.pipeline.bucket_judge import Configs, ShardJudge
-from kquota_spark.pipeline.pieces import Pieces, Terms, unpacked_pieces
-from kquota_spark.pipeline.sent import Manager, Sent
+from kquota_spark.pipeline.sent import Manager, Pieces, Sent, Terms, unpacked_pieces
 from tests.support.chance import Chance
 from tests.support.pipeline.packed import packed_bytes
 from tests.support.pipeline.packed_pieces import packed_pieces

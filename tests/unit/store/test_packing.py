@@ -258,7 +258,7 @@ def test_a_kill_before_the_commit_leaves_the_table_and_a_file_for_maintain(
 def test_a_file_with_fewer_rows_than_its_log_says_is_not_packed(settings: Settings) -> None:
     commit(settings, 0, 4)
     files = small_files(table_of(settings))
-    with pytest.raises(OSError, match="not as many rows as their log says"):
+    with pytest.raises(OSError, match="their rows are not as many as in the log"):
         pack(settings, DECISIONS, [files[0]._replace(rows=2), *files[1:]])
     assert levels(settings) == [0, 0, 0, 0]
 
