@@ -137,7 +137,7 @@ def _written(settings: Settings, declared: Table, files: Sequence[File]) -> list
     expected = [file.rows for file in files]
     if None not in expected and sum(map(int, filter(None, expected))) != sum(part.rows for part in parts):
         BatchCommits(settings, declared).discard(parts)
-        raise OSError(f"{files[0].path} and others: their rows are not as many as in the log of the table")
+        raise OSError(f"{files[0].path} and others: another number of rows than the log of the table has")
     return parts
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import date
 from typing import Any, NamedTuple
@@ -63,6 +64,8 @@ class PartWriter:
         declared = table.arrow_schema()
         self._schema = pa.schema([field for field in declared if field.name != _PARTITION])
         self._waiting: dict[date, list[pa.RecordBatch]] = {}
+        self._rows: Counter[date] = Counter()
+        """Rows that wait."""
         self._open: dict[date, _OpenPart] = {}
 
     def write(self, rows: pa.RecordBatch) -> None:
@@ -72,9 +75,9 @@ class PartWriter:
         for day in days:
             of_day = rows if len(days) == 1 else rows.filter(pc.equal(dates, pa.scalar(day)))
             of_day = of_day.select(self._schema.names)
-            waiting = self._waiting.setdefault(day, [])
-            waiting.append(of_day)
-            if sum(batch.num_rows for batch in waiting) >= _ROWS_AT_ONCE:
+            self._waiting.setdefault(day, []).append(of_day)
+            self._rows[day] += of_day.num_rows
+            if self._rows[day] >= _ROWS_AT_ONCE:
                 self._flush(day)
 
     def close(self) -> Iterator[Part]:
@@ -90,6 +93,7 @@ class PartWriter:
 
     def _flush(self, day: date) -> None:
         table = pa.Table.from_batches(self._waiting.pop(day)).cast(self._schema)
+        del self._rows[day]
         if day not in self._open:
             directory = f"{_PARTITION}={day.isoformat()}"
             self._make_folder(directory)

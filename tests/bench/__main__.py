@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 
-PARTS = ("model", "throughput", "scale", "growth", "live", "request_log", "reading")
+PARTS = ("model", "throughput", "scale", "growth", "live", "request_log", "reading", "age")
 LONG = ("soak",)
 """Parts that run only by their own commands."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from kquota_spark.store.commits import BatchCommits, MicroBatch
 from kquota_spark.store.parts import PartWriter
 
 _CHECKPOINT_EVERY = 100
+_MOST_LINKS = 50_000
 _TEXT = '{"commitInfo":{"timestamp":%d,"operation":"WRITE"}}\n{"txn":{"appId":"made","version":1}}\n'
 
 
@@ -32,7 +34,7 @@ def age(settings: Settings, name: str, *, to_version: int) -> None:
     entry = log / "made"
     entry.write_text(_TEXT % (first.stat().st_mtime_ns // 1_000_000))
     for number in range(version + 1, to_version + 1):
-        os.link(entry, log / f"{number:020}.json")
+        _linked(entry, log / f"{number:020}.json", number)
         if (number + 1) % _CHECKPOINT_EVERY == 0:
             os.link(first, log / f"{number:020}.checkpoint.parquet")
             version = number
@@ -56,6 +58,15 @@ def crowd(settings: Settings, declared: Table, row: dict[str, Any], files: int) 
     parts = [part]
     for number in range(1, files):
         path = f"{part.path.removesuffix('.snappy.parquet')}-{number}.snappy.parquet"
-        os.link(folder / part.path, folder / path)
+        _linked(folder / part.path, folder / path, number)
         parts.append(part._replace(path=path))
     BatchCommits(settings, declared).add(parts, MicroBatch("made", 0))
+
+
+def _linked(file: Path, link: Path, number: int) -> None:
+    """Make a link, or now and then a copy: a file of ext4 has at most 65,000 names."""
+    if number % _MOST_LINKS == 0:
+        copied = file.with_suffix(".copy")
+        shutil.copy(file, copied)
+        copied.replace(file)
+    os.link(file, link)

@@ -35,7 +35,7 @@ CASES = ((100, 100), (20_000, 100), (120_000, 100), (100, 1_000), (100, 100_000)
 ROUNDS = 15
 COMMANDS = 3
 _TABLES = (REQUESTS, USAGE, DECISIONS, VIOLATIONS)
-_MOST_MS, _MOST_TIMES = 60.0, 2.0
+MOST_MS, MOST_TIMES = 60.0, 2.0
 _COLUMNS = {
     "entries": "commits in the log",
     "files": "files of the date",
@@ -48,7 +48,7 @@ _COLUMNS = {
     "violations_s": "CPU of `kquota violations`, s",
     "scrape_ms": "CPU of a look of the exporter, ms",
 }
-_JUDGED = ("commit_ms", "merge_ms", "violations_s", "scrape_ms")
+JUDGED = ("commit_ms", "merge_ms", "violations_s", "scrape_ms")
 
 
 def main() -> int:
@@ -61,17 +61,15 @@ def main() -> int:
                 left, row = _measured(Path(name), entries, files)
             report.add({"entries": entries, "files": files, **left, **row})
             # The quickest of each: other work on the machine makes none quicker.
-            found = {name: row[name].low for name in _JUDGED}
+            found = {name: row[name].low for name in JUDGED}
             first = first or found
             problems += [
                 f"{entries:,} commits, {files:,} files: {name} is {value / first[name]:.1f} times the first"
                 for name, value in found.items()
-                if value > _MOST_TIMES * first[name]
+                if value > MOST_TIMES * first[name]
             ]
-            if found["commit_ms"] > _MOST_MS:
-                problems.append(
-                    f"{entries:,} commits, {files:,} files: a commit takes {found['commit_ms']:.0f} ms"
-                )
+            if (took_ms := row["commit_wall_ms"].low) > MOST_MS:
+                problems.append(f"{entries:,} commits, {files:,} files: a commit takes {took_ms:.0f} ms")
     for problem in problems:
         say(problem)
     return 1 if problems else 0
@@ -92,12 +90,12 @@ def _measured(root: Path, entries: int, files: int) -> tuple[dict[str, float], d
     (root / "kquota.yaml").write_text(
         f"cluster_id: demo\ntables: {settings.tables}\nquotas: {{source: file, file: {root}/none.yaml}}\n"
     )
-    add, fold, look = _adds(settings), _folds(settings), _looks(settings)
     left = {
         "kept": len(list(log.glob("*.json"))),
         "packed": len(decisions.file_uris()),
         "tidied_s": tidied_s,
     }
+    add, fold, look = _adds(settings), _folds(settings), _looks(settings)
     return left, {
         "commit_ms": spread([_cpu_ms(add) for _ in range(ROUNDS)]),
         "commit_wall_ms": spread([_wall_ms(add) for _ in range(ROUNDS)]),

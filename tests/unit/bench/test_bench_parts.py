@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.bench.__main__ import LONG, PARTS, command_of
+from tests.bench.runs import age
 from tests.bench.runs.reading import COMMANDS
 from tests.support.places import ROOT
 
@@ -65,3 +66,26 @@ def test_reading_times_every_command_of_its_list() -> None:
     rows = rows_of("reading", BENCH_DECISIONS="5000", BENCH_RUNS="1")
     assert [row["command"] for row in rows] == [f"`kquota {name.format(user='U')}`" for name in COMMANDS]
     assert all(0 < row["first_line_s"]["low"] <= row["whole_s"]["high"] for row in rows)
+
+
+@pytest.mark.timeout(180)
+def test_age_measures_tables_after_the_upkeep_and_fails_where_one_costs_more(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # 1,300 commits with checkpoints at 99, 199, ...: the newest one with 1,000 after it is that of 299.
+    for name, value in {
+        "CASES": ((100, 2), (1_300, 62)),
+        "ROUNDS": 2,
+        "COMMANDS": 1,
+        "MOST_TIMES": 0.0,
+    }.items():
+        monkeypatch.setattr(age, name, value)
+    assert age.main() == 1
+    printed = capsys.readouterr()
+    young, old = [json.loads(line) for line in printed.out.splitlines() if line.startswith("{")]
+    assert (young["entries"], young["files"], young["packed"]) == (100, 2, 2)
+    assert (old["entries"], old["files"], old["packed"]) == (1_300, 62, 1)
+    # The packing is a commit too.
+    assert (young["kept"], old["kept"]) == (101, 1_301 - 299 + 1)
+    assert all(0 < old[name]["low"] <= old[name]["high"] for name in age.JUDGED)
+    assert "1,300 commits, 62 files: commit_ms is " in printed.err

@@ -223,6 +223,23 @@ def test_of_two_that_pack_the_same_files_one_does(
     assert seconds(settings) == [0, 1, 2, 3]
 
 
+def test_of_two_that_commit_the_same_files_at_once_one_does(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit(settings, 0, 4)
+    files = small_files(table_of(settings))
+    write, rivals = DeltaTable.create_write_transaction, [files]
+
+    def writes_after_the_other(*given: Any, **options: Any) -> None:
+        if rivals:  # between the look at the table and the commit
+            assert pack(settings, DECISIONS, rivals.pop())
+        write(*given, **options)
+
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", writes_after_the_other)
+    assert not pack(settings, DECISIONS, files)
+    assert seconds(settings) == [0, 1, 2, 3]
+
+
 def test_a_commit_whose_answer_is_lost_is_made_once(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -258,7 +275,7 @@ def test_a_kill_before_the_commit_leaves_the_table_and_a_file_for_maintain(
 def test_a_file_with_fewer_rows_than_its_log_says_is_not_packed(settings: Settings) -> None:
     commit(settings, 0, 4)
     files = small_files(table_of(settings))
-    with pytest.raises(OSError, match="their rows are not as many as in the log"):
+    with pytest.raises(OSError, match="another number of rows than the log of the table has"):
         pack(settings, DECISIONS, [files[0]._replace(rows=2), *files[1:]])
     assert levels(settings) == [0, 0, 0, 0]
 

@@ -18,7 +18,9 @@ from kquota_spark.config.settings import Duration, Kafka, Maintain, Settings
 from kquota_spark.errors import UserError
 from kquota_spark.schema.tables import DECISIONS
 from kquota_spark.store.commits import BatchCommits, MicroBatch
+from kquota_spark.store.creation import create_tables
 from kquota_spark.store.reading import query
+from tests.bench.old_tables import age
 from tests.support.programs.command_output import as_json
 from tests.support.tables.table_rows import decision, request, usage, violation, write_table
 from tests.support.tables.written_parts import written
@@ -311,3 +313,31 @@ def test_the_command_keeps_the_agreement_of_closed_dates_for_longer_than_their_d
         "agreement", "--config", str(config), "--by", "day")["rows"]}  # fmt: skip
     assert judged == {_day(ago).isoformat(): 2 for ago in range(4)}
     assert _days_of(settings, "decisions") == [_day(0)]
+
+
+def test_log_entries_older_than_the_retention_go_from_the_logs_of_all_tables(tmp_path: Path) -> None:
+    settings = _settings(tmp_path)
+    create_tables(settings)
+    _two_files_a_day(tmp_path, 2)
+    names = ("usage", "log_gaps", "broker_configs")
+    for name in names:
+        age(settings, name, to_version=250)
+        for file in (Path(settings.tables) / name / "_delta_log").iterdir():
+            text = file.read_bytes()
+            file.unlink()  # a link
+            file.write_bytes(text)
+            if file.stem[:20] < f"{200:020}":
+                # Entries of two days ago; a day is kept.
+                os.utime(file, (time.time() - 2 * 86_400, time.time() - 2 * 86_400))
+    rows = _table(settings, "usage").to_pyarrow_table().num_rows
+    list(maintain(settings, NOW_MS, is_dry_run=True))
+    assert all(len(_entries(settings, name)) == 251 for name in names)
+    list(maintain(settings, NOW_MS, is_dry_run=False))
+    # The newest checkpoint among the old ones stays, with all that came after it.
+    assert {name: _entries(settings, name)[0] for name in names} == dict.fromkeys(names, 199)
+    assert _table(settings, "usage").to_pyarrow_table().num_rows == rows
+
+
+def _entries(settings: Settings, name: str) -> list[int]:
+    log = Path(settings.tables) / name / "_delta_log"
+    return sorted(int(file.stem) for file in log.glob("*.json"))
