@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 
+import pyarrow as pa
 from deltalake import DeltaTable
 
 from kquota_spark.checkpoints.checkpoints import TARGETS
@@ -53,7 +54,7 @@ class Upkeep(Polling):
             if self.is_stopping:
                 break
             try:
-                with delta_errors(f"table {name} was not tidied up"):
+                with delta_errors(f"table {name} was not tidied up", pa.ArrowException):
                     is_done |= self._trimmed(name) | self._packed(name)
             except UserError as error:
                 _log.warning("%s", error)

@@ -340,3 +340,19 @@ def test_a_table_that_cannot_be_read_stops_no_other(
     assert [record.message.partition(":")[0] for record in caplog.records] == [
         "table requests was not tidied up"
     ]
+
+
+@pytest.mark.usefixtures("few")
+def test_a_damaged_file_is_said_and_left_where_it_is(
+    settings: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    create_tables(settings)
+    commit(settings, 0, 4)
+    [damaged, *_] = small_files(table_of(settings))
+    (Path(settings.tables) / "decisions" / damaged.path).write_bytes(b"not parquet")
+    upkeep = Upkeep(settings, [LOG])
+    assert not upkeep.look()
+    assert levels(settings) == [0, 0, 0, 0]
+    assert [record.message.partition(":")[0] for record in caplog.records] == [
+        "table decisions was not tidied up"
+    ]
