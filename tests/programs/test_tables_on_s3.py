@@ -23,11 +23,15 @@ from kquota_spark.process.metrics import exposition
 from kquota_spark.reports.exported.tables import ExportedTables
 from kquota_spark.schema.columns import Table
 from kquota_spark.schema.tables import DECISIONS, VIOLATIONS
+from kquota_spark.store import table_log
 from kquota_spark.store.commits import BatchCommits, MicroBatch
 from kquota_spark.store.creation import create_tables
-from kquota_spark.store.reading import query
+from kquota_spark.store.following import DeltaCommits
+from kquota_spark.store.packing import pack, small_files
+from kquota_spark.store.reading import Tables, query
 from kquota_spark.store.rules_tables import RulesTables
-from kquota_spark.store.storage import storage_options
+from kquota_spark.store.storage import delta_table, storage_options
+from kquota_spark.store.table_log import trim_log
 from tests.support.places import DATA
 from tests.support.programs.exposition_format import parsed_exposition
 from tests.support.programs.receivers import http_receiver
@@ -156,3 +160,30 @@ def test_parts_of_workers_are_committed_merged_and_read_there(bucket: tuple[Path
         BatchCommits(settings, DECISIONS).require_there(lost)
     with pytest.raises(UserError, match=r"^checkpoint .*/log is missing, but table decisions has rows"):
         require_lineage(settings, ["log"], is_new=False)
+
+
+def test_small_files_are_packed_and_the_log_is_trimmed_there(
+    bucket: tuple[Path, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = load_settings(bucket[0]).changed(cluster_id="demo")
+    create_tables(settings)
+    follower = DeltaCommits(settings, "decisions")
+    found = follower.look()
+    assert found is not None
+    follower.read(found)
+    commits = BatchCommits(settings, DECISIONS)
+    for number in range(4):
+        commits.add(written(settings, decision(number)), MicroBatch("q", number))
+    assert pack(settings, DECISIONS, small_files(delta_table(settings, "decisions")))
+    assert query(settings, ["decisions"], "select count(*) from decisions").rows == [(4,)]
+    # A follower that comes later reads the files as they were committed.
+    found = follower.look()
+    assert found is not None
+    with Tables(settings) as tables:
+        tables.open_files("decisions", found.paths)
+        assert tables.query("select count(*), count(distinct event_date) from decisions").rows == [(4, 1)]
+    delta_table(settings, "decisions").create_checkpoint()  # of version 5
+    commits.add(written(settings, decision(5)), MicroBatch("q", 5))
+    monkeypatch.setattr(table_log, "KEPT_ENTRIES", 1)
+    assert trim_log(settings, "decisions") == 5
+    assert query(settings, ["decisions"], "select count(*) from decisions").rows == [(5,)]
