@@ -43,12 +43,13 @@ def set_log_properties(table: DeltaTable, declared: Table) -> None:
 
 
 def may_be_older(table: DeltaTable) -> bool:
-    """Whether there may be newer commits than those of a snapshot; on a local disk without listing the log.
-
-    A log that was trimmed beyond the snapshot says no. A commit to that snapshot then fails.
-    """
-    root = local_path(table.table_uri)
-    return root is None or (root / "_delta_log" / f"{table.version() + 1:020}.json").exists()
+    """Whether there may be newer commits than those of a snapshot; on a local disk without listing the log."""
+    root, version = local_path(table.table_uri), table.version()
+    if root is None:
+        return True
+    own, following = (root / "_delta_log" / f"{number:020}.json" for number in (version, version + 1))
+    # A log that was trimmed beyond the snapshot has neither: its oldest entries go first.
+    return following.exists() or not own.exists()
 
 
 def trim_log(settings: Settings, name: str) -> int:
