@@ -77,7 +77,7 @@ def maintain(
         raise UserError(
             f"maintain.retention.{unknown[0]}: no table with dates, expected one of {', '.join(_DATED)}"
         )
-    # deltalake takes two compactions of the same files at the same time, and each row is there twice.
+    # A second one would put the same files together for nothing.
     kquota = place_of(settings.tables, "_kquota")
     only = nullcontext(Hold()) if is_dry_run else only_driver(settings, kquota, "maintain", _IN_USE)
     with only as hold:
