@@ -17,6 +17,7 @@ from kquota_spark.model.replay.decision import (
     QuietSecond,
     Replay,
     Stretch,
+    judge_first,
     judge_seconds,
     model_name,
     replay_of,
@@ -26,6 +27,7 @@ from kquota_spark.pipeline.sent import BucketTags, Manager, Packed, Sent, manage
 from kquota_spark.schema.columns import STATE_FORM
 
 _named_config = cache(RateConfig.parse)
+_BANDWIDTH = (QuotaType.PRODUCE, QuotaType.FETCH)
 _pair = tuple.__new__  # three times as fast as the constructor
 _encoded, _decoded = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder().decode
 
@@ -190,9 +192,20 @@ class ShardJudge:
         self, manager: Manager, bucket: BucketTags, rows: list[_Row], buckets: _Buckets
     ) -> JudgedBucket:
         kept = buckets.get(bucket)
+        if kept is None and len(rows) == 1 and manager[2] in _BANDWIDTH:
+            stretch, name, known_through_ms = rows[0]
+            config = self._configs.of(manager[2], name)
+            first = judge_first(config, stretch)
+            if first is not None:
+                state, second = first
+                stored = _encoded((config.name, state))
+                buckets[bucket] = _pair(_Kept, (state[0] + config.horizon_ms, stored))
+                return _pair(
+                    JudgedBucket, (manager, bucket, [_pair(Judged, (second, config.name))], known_through_ms)
+                )
         judge = BucketJudge(manager[2], self._configs, None if kept is None else kept[1], rows[0][1])
         if len(rows) == 1:
-            [(stretch, name, known_through_ms)] = rows
+            stretch, name, known_through_ms = rows[0]
             judged = judge.judge_stretches(name, (stretch,))
         else:
             judged = []

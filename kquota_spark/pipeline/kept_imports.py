@@ -12,8 +12,8 @@ _modules = 0
 
 
 def look_seldom() -> None:
-    """For a task with points: they come and go by the thousand and hold no cycles."""
-    gc.set_threshold(50_000, 20, 20)
+    """For a task with points: they come and go by the million and hold no cycles. Spark looks after the task."""
+    gc.set_threshold(2_000_000, 20, 20)
 
 
 def keep_imports() -> None:

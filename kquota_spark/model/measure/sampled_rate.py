@@ -55,6 +55,8 @@ class RateConfig:
     """Short text for tables, e.g. `3.8+/11x1000ms`."""
     lengths: tuple[bool, int, int, int, int] = field(init=False, repr=False, compare=False)
     """Whether a sample is purged by its last event, the number of places, and in ms one sample, N, and N - 1."""
+    first_window_ms: int = field(init=False, repr=False, compare=False)
+    """The window that a ring measures at its first event."""
 
     def __post_init__(self) -> None:
         # Asked for once per bucket and second.
@@ -63,6 +65,7 @@ class RateConfig:
         lengths = is_by_last_event, num + is_by_last_event, size_ms, num * size_ms, (num - 1) * size_ms
         object.__setattr__(self, "name", f"{self.variant.value}/{num}x{size_ms}ms")
         object.__setattr__(self, "lengths", lengths)
+        object.__setattr__(self, "first_window_ms", SampleRing(self).record(0, time_ms=0))
 
     @classmethod
     def parse(cls, name: str) -> RateConfig:

@@ -18,7 +18,7 @@ from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.model.replay.agreement import NEAR_LIMIT, Agreement
 from kquota_spark.model.replay.causes import Governing
 from kquota_spark.model.replay.mutation_replay import FORGET_AFTER_MS, MutationReplay
-from kquota_spark.model.replay.replay import BucketReplay, Outcome, Quiet, Verdict
+from kquota_spark.model.replay.replay import BucketReplay, Outcome, Quiet, State, Verdict, first_request
 from kquota_spark.model.replay.request_replay import RequestReplay
 
 Replay = BucketReplay | RequestReplay | MutationReplay
@@ -189,13 +189,31 @@ def _judged_alone(
     else:
         judged = _judged(replay, points, [stretch.governing] * len(points), verdicts)
     if isinstance(judged, Quiet):
-        rates, limit = list(map(rate_per_s, *judged)), stretch[3][0]
-        top = max(rates)
-        near = _near(rates, limit) if limit and top >= (1.0 - 2.0 * NEAR_LIMIT) * limit else 0
-        amount = sum([point[4] for point in points])
-        names = [stretch[1]], [stretch[2]]
-        return [_quiet_second(QuietSecond, (stretch[0], stretch, top, amount, len(points), near, *names))]
+        return [_quiet_alone(stretch, points, judged)]
     return [_decision(stretch.second_ms, [stretch], [0] * len(points), judged)]
+
+
+def judge_first(config: RateConfig, stretch: Stretch) -> tuple[State, QuietSecond] | None:
+    """The state and the second of a bucket of bandwidth that has seen nothing; None unless it is one quiet request.
+
+    As `judge_seconds` by a new replay, see `replay.first_request`.
+    """
+    points = stretch[7]
+    found = first_request(config, points[0], stretch[3]) if len(points) == 1 else None
+    if found is None:
+        return None
+    state, judged = found
+    return state, _quiet_alone(stretch, points, judged)
+
+
+def _quiet_alone(stretch: Stretch, points: Sequence[Point], judged: Quiet) -> QuietSecond:
+    """A quiet second of one client under one rule."""
+    rates, limit = list(map(rate_per_s, *judged)), stretch[3][0]
+    top = max(rates)
+    near = _near(rates, limit) if limit and top >= (1.0 - 2.0 * NEAR_LIMIT) * limit else 0
+    amount = sum([point[4] for point in points])
+    names = [stretch[1]], [stretch[2]]
+    return _quiet_second(QuietSecond, (stretch[0], stretch, top, amount, len(points), near, *names))
 
 
 _quiet_second = tuple.__new__  # three times as fast as the constructor, as in `replay`

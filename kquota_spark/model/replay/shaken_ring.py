@@ -122,7 +122,8 @@ class ShakenRing(SampleRing):
         self.total = sum(self._values)
 
 
-_NOTHING: ShakenState = ((None,) * len(SHAKES), (), ())
+NO_RINGS: Sequence[None] = (None,) * len(SHAKES)
+"""The rings of a bucket whose requests all wait."""
 
 
 class ShakenRings:
@@ -136,7 +137,7 @@ class ShakenRings:
 
     def __init__(self, config: RateConfig, state: ShakenState | None = None) -> None:
         self._config = config
-        states, amounts, times_ms = state or _NOTHING
+        states, amounts, times_ms = state or (NO_RINGS, (), ())
         self._states, self._amounts, self._times_ms = states, list(amounts), list(times_ms)
         self._rings: list[ShakenRing] | None = None
         # An upper bound of what any ring can hold.
