@@ -10,10 +10,11 @@ from kquota_spark.pipeline.ingest import IngestSettings, MessageReader, parsed, 
 from tests.property.formats.test_request_log_fuzz import LINES, MUTATIONS
 from tests.support.chance import Chance
 
-BATCHES = 400
+BATCHES = 150
 LINES_A_BATCH = 60
 WRITTEN_MS = 1_793_000_000_000
 """2026-10-26 09:33:20 UTC, so that some lines are ahead of their messages."""
+_JSON_LINES = [line for line in LINES if b' DEBUG Completed request:{"' in line]
 _CLOCKS_BACK = b"[2026-10-25 02:30:00,000]"  # shown twice in Berlin
 _OTHERS = (
     None, b"", b"[", b'{"kquota_heartbeat":{"time_ms":1792912800000}}', b'{"kquota_gap":{"from_ms":1,"to_ms":2}}',
@@ -32,9 +33,9 @@ def settings(envelope: str) -> IngestSettings:
 
 
 def batch(chance: Chance) -> pa.RecordBatch:
-    """Real lines, every third with something else in its place: broken, another layout, another kind of message."""
-    values = [value(chance) for _ in range(chance.randrange(1, LINES_A_BATCH))]
-    count = len(values)
+    """Real lines, some with something else in their place: broken, another layout, another kind of message."""
+    count, kinds = chance.choice(((LINES_A_BATCH, 9), (1, 9), (10 * LINES_A_BATCH, 1_000)))
+    values = [value(chance, kinds) for _ in range(count)]
     return pa.RecordBatch.from_pydict(
         {
             "topic": [chance.choice(("log.4", "log.5", "other")) for _ in range(count)],
@@ -45,13 +46,16 @@ def batch(chance: Chance) -> pa.RecordBatch:
                 [WRITTEN_MS + chance.randrange(-(10**11), 10**11) for _ in range(count)], pa.int64()
             ),
             "value": pa.array(values, pa.binary()),
-            "broker": pa.array([chance.choice(BROKERS) for _ in range(count)], pa.binary()),
+            "broker": pa.array(
+                [chance.choice(BROKERS[: 1 if kinds > 9 else None]) for _ in range(count)], pa.binary()
+            ),
         }
     )
 
 
-def value(chance: Chance) -> bytes | None:
-    line, kind = chance.choice(LINES), chance.randrange(9)
+def value(chance: Chance, kinds: int) -> bytes | None:
+    """One line; three in so many are something else."""
+    line, kind = chance.choice(_JSON_LINES if kinds > 9 else LINES), chance.randrange(kinds)
     if kind == 0:
         return chance.choice(MUTATIONS)(line, chance)
     if kind == 1:
