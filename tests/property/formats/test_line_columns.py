@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pyarrow as pa
 
 from kquota_spark.formats.messages.envelopes import AUTO
@@ -15,10 +17,24 @@ LINES_A_BATCH = 60
 WRITTEN_MS = 1_793_000_000_000
 """2026-10-26 09:33:20 UTC, so that some lines are ahead of their messages."""
 _JSON_LINES = [line for line in LINES if b' DEBUG Completed request:{"' in line]
+_PRODUCES, _FETCHES = (
+    [
+        line
+        for line in _JSON_LINES
+        if b'"requestApiKey":%d,' % key in line and line.endswith(b" (kafka.request.logger)")
+    ]
+    for key in (0, 1)
+)
 _CLOCKS_BACK = b"[2026-10-25 02:30:00,000]"  # shown twice in Berlin
 _OTHERS = (
     None, b"", b"[", b'{"kquota_heartbeat":{"time_ms":1792912800000}}', b'{"kquota_gap":{"from_ms":1,"to_ms":2}}',
     b'{"message":"[2026-10-25 12:00:00,000] DEBUG Completed request:{}"}',
+    # As long as the name of the logger, and no logger's name.
+    _PRODUCES[0].replace(b" (kafka.request.logger)", b" a b (kafka.request.lo)"),
+    b"{" + _PRODUCES[0][1:],  # an envelope that is none
+    # From 5 ms on a produce had waited, from 50 ms on a fetch.
+    *(re.sub(rb'"remoteTimeMs":[^,]+', b'"remoteTimeMs":5.0', line) for line in _PRODUCES[:9]),
+    *(re.sub(rb'"remoteTimeMs":[^,]+', b'"remoteTimeMs":50.0', line) for line in _FETCHES[:9]),
     # Numbers beyond all times and beyond 64 bits once they are multiplied.
     *(LINES[0].replace(b'"sendTimeMs":', b'"sendTimeMs":' + digits) for digits in (b"1e308,\"x\":", b"9e15,\"x\":")),
 )  # fmt: skip
