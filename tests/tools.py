@@ -1,6 +1,6 @@
-"""What the tests drive besides Python and Java: a browser, promtool, two shells and two more versions of Kafka.
+"""What the tests drive besides Python and Java: a browser, promtool, two shells, two more Kafkas, Spark's S3A.
 
-`make test` and `make test-all` look for them first; only the latter needs the two versions.
+`make test` and `make test-all` look for them first; only the latter needs the jars of Kafka and S3A.
 On Debian and its kin root gets what is missing from the system's own packages; everybody else gets one line that says
 what to install.
 """
@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.support.places import CONF, ROOT
+from tests.support.places import CONF, DATA, ROOT
 from tests.support.programs.promtool import cached_promtool, promtool
 from tests.support.spark import class_archive
 
@@ -32,6 +32,7 @@ CHROMIUM = Tool(
     ("chromium", "chromium-browser", "google-chrome", "chrome"), ("chromium", "fonts-dejavu-core")
 )
 OLDEST_KAFKA, NEWEST_KAFKA = CONF / "ivy-kafka-3.7.2.xml", CONF / "ivy-kafka-4.3.0.xml"
+S3A = DATA / "ivy-s3.xml"
 TOOLS = (CHROMIUM, Tool(("zsh",), ("zsh",)), Tool(("fish",), ("fish",)))
 
 
@@ -75,7 +76,7 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     if not class_archive.ARCHIVE.is_file():
         subprocess.run([sys.executable, "-m", class_archive.__name__], cwd=ROOT, check=True)
-    return fetch((OLDEST_KAFKA, NEWEST_KAFKA))
+    return fetch((OLDEST_KAFKA, NEWEST_KAFKA, S3A))
 
 
 def fetch(declarations: Sequence[Path]) -> int:
