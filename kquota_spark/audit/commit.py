@@ -1,6 +1,6 @@
 """The sink of a query: commits what its workers have written, and folds the episodes.
 
-A micro-batch is executed once. What comes to the driver are the names of files, the violated seconds and the newest
+A micro-batch is executed once. What comes to the driver are the names of files, the pieces of episodes and the newest
 second of each broker. Each commit carries the query and the number of the micro-batch, so that one that runs again
 after a crash adds only what is missing. If the crash was after `decisions`, the episodes are folded from what had been
 committed.
@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 
+from kquota_spark.audit.episodes import pieces_of
 from kquota_spark.audit.gaps.gap_watch import GapWatch
 from kquota_spark.audit.own_clock import OwnClock
 from kquota_spark.audit.task_reports import TaskReport, TaskReports
-from kquota_spark.audit.violations import EpisodeFold, Judged, judged_of, seconds_by_place, violated_seconds
+from kquota_spark.audit.violations import EpisodeFold, Judged, judged_of, judged_rows
 from kquota_spark.checkpoints.checkpoints import LOG, TARGETS
 from kquota_spark.checkpoints.pinned import Pins
 from kquota_spark.checkpoints.runs import Run
@@ -35,7 +36,7 @@ _NEWEST = "newest_ms"
 _QUERY_ID = "sql.streaming.queryId"
 """The local property in which Spark keeps it for the thread of the query."""
 _DECLARED = {table.name: table for table in TABLES}
-_NONE_VIOLATED = violated_seconds(DECISIONS.arrow_schema().empty_table())
+_NO_PIECES = pieces_of(DECISIONS.arrow_schema().empty_table(), 0)
 
 
 class Sink:
@@ -96,7 +97,7 @@ class Sink:
         if decided is None:
             judged = _reported_judged(reports)
         else:
-            judged = judged_of(violated_seconds(decided), seconds_by_place(decided, "max"))
+            judged = judged_rows(decided, self.settings.stream.episode_gap)
         self._episodes.fold(judged, batch)
         self.clock.add(reports, begun_ms)
         self._count(reports)
@@ -129,6 +130,6 @@ class Sink:
 
 def _reported_judged(reports: Iterable[TaskReport]) -> Judged:
     of_decisions = [each for each in reports if each.table == DECISIONS.name]
-    violated = [pa.ipc.open_stream(each.violated).read_all() for each in of_decisions]
+    pieces = [pa.ipc.open_stream(each.pieces).read_all() for each in of_decisions]
     newest = [place for each in of_decisions for place in each.newest]
-    return judged_of(pa.concat_tables([_NONE_VIOLATED, *violated]), newest)
+    return judged_of(pa.concat_tables([_NO_PIECES, *pieces]), newest)

@@ -15,8 +15,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kquota_spark.audit.episodes import pieces_of
 from kquota_spark.audit.task_reports import Ahead, Span, TaskReport, TaskReports
-from kquota_spark.audit.violations import seconds_by_place, violated_seconds
+from kquota_spark.audit.violations import seconds_by_place
 from kquota_spark.checkpoints.known import KnownLoader
 from kquota_spark.checkpoints.lineage import Lineage
 from kquota_spark.config.settings import Settings
@@ -105,9 +106,9 @@ def decided(settings: Settings, reports: TaskReports, batches: Iterable[pa.Recor
         for table in tables:
             writer.write(table.combine_chunks().to_batches()[0])
         rows = pa.concat_tables(tables)
-        violated, newest = _as_bytes(violated_seconds(rows)), seconds_by_place(rows, "max")
-        counts = _decision_counts(rows)
-        reports.add(TaskReport(DECISIONS.name, [*writer.close()], counts, violated=violated, newest=newest))
+        pieces = _as_bytes(pieces_of(rows, settings.stream.episode_gap))
+        newest, counts = seconds_by_place(rows, "max"), _decision_counts(rows)
+        reports.add(TaskReport(DECISIONS.name, [*writer.close()], counts, pieces=pieces, newest=newest))
         keep_imports()
     return iter(())
 
@@ -242,7 +243,8 @@ def _decision_counts(decisions: pa.Table) -> dict[str, int]:
 
 
 def _as_bytes(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as stream:
+    # A piece of 220 bytes takes 40: many are alike.
+    sink, options = pa.BufferOutputStream(), pa.ipc.IpcWriteOptions(compression="zstd")
+    with pa.ipc.new_stream(sink, table.schema, options=options) as stream:
         stream.write_table(table)
     return bytes(sink.getvalue())

@@ -53,8 +53,8 @@ class TaskReport(msgspec.Struct, frozen=True):
     spans: list[Span] = []
     lines: list[BrokerLines] = []
     """What they tell of restarts."""
-    violated: bytes = b""
-    """Violated seconds as an Arrow stream."""
+    pieces: bytes = b""
+    """Of episodes, see `audit.episodes.pieces_of`, as an Arrow stream."""
     newest: list[tuple[str, int, str, int]] = []
     """See `audit.violations.seconds_by_place`."""
 

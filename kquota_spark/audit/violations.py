@@ -3,111 +3,91 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
+from kquota_spark.audit.episodes import (
+    LOG,
+    LOG_SILENCE_MS,
+    PIECE_COLUMNS,
+    TELLER,
+    ended_sql,
+    folded_sql,
+    of_one_source_sql,
+    pieces_of,
+    queried,
+    violated_sql,
+)
 from kquota_spark.config.settings import Settings
 from kquota_spark.model.measure.points import CONTROLLER_ID
-from kquota_spark.model.quotas.quota_types import QuotaType
-from kquota_spark.model.replay.episodes import LOG, BucketId, Clocks, Episode, Violation, folded
-from kquota_spark.schema.harm import IS_VIOLATED
 from kquota_spark.schema.tables import DECISIONS, VIOLATIONS
 from kquota_spark.store.commits import BatchCommits, MicroBatch, retried
 from kquota_spark.store.durable import sync_commit
-from kquota_spark.store.reading import Tables, open_tables
-from kquota_spark.store.rows import arrow_rows, rows_in_ms
+from kquota_spark.store.reading import open_tables
 from kquota_spark.store.storage import arrow_files, delta_table
 
-LOG_SILENCE_MS = 600_000
-"""So long after the log's last word JMX tells of violations instead."""
-BUCKET_COLUMNS = ("cluster_id", "broker_id", "quota_type", "bucket_user", "bucket_client_id", "bucket_tags")
-SECOND_COLUMNS = (
-    *BUCKET_COLUMNS, "second", "level", "rule", "limit_per_s", "rate_per_s", "quota_used_percent",
-    "total_throttle_ms", "throttled_requests", "source", "users", "client_ids", "throttle_ms",
-    "observed_total_throttle_ms", "observed_throttled_requests", "observed_throttle_ms",
-)  # fmt: skip
-"""Columns of `decisions` that a violated second is made of."""
-_EPISODE_COLUMNS = (
-    "start_time", "last_second", "level", "rule", "limit_per_s", "peak_rate_per_s", "peak_quota_used_percent",
-    "violated_seconds", "throttled_ms", "throttled_requests", "source", "users", "client_ids", "longest_throttle_ms",
-    "observed_throttled_ms", "observed_throttled_requests", "observed_longest_throttle_ms",
-)  # fmt: skip
-_LOG_TOLD = """
-select case quota_type when $3 then $4 else broker_id end as teller, quota_type, epoch_ms(max(second))
-from decisions where cluster_id = $1 and coalesce(source, 'log') = 'log' and epoch_ms(second) >= $2 group by all
-"""
 ON_SAME = "old.episode_id = new.episode_id and old.event_date = new.event_date"
+_OPEN_ONLY = f"{ON_SAME} and old.end_time is null"
+"""Leaves out the files that hold ended episodes only, by their statistics."""
 _writing = threading.Lock()
 """The queries of log and JMX fold in one process."""
 
-Piece = tuple[BucketId, Episode]
 Place = tuple[str, int, str]
 """Cluster, broker and source, each of which has a time of its own."""
+_CLOCKS: list[tuple[str, pa.DataType]] = [
+    ("cluster_id", pa.string()), ("broker_id", pa.int32()), ("source", pa.string()), ("newest_ms", pa.int64()),
+]  # fmt: skip
+_TIMES = {"start_time": "start_ms", "last_second": "last_ms", "end_time": "end_ms"}
+_IN_MS, _IN_US = pa.timestamp("ms", tz="UTC"), pa.timestamp("us", tz="UTC")
 
 
 class Judged(NamedTuple):
-    """What episodes need of a micro-batch of decisions: its violated seconds, and its newest ones."""
+    """What episodes need of a micro-batch of decisions: its violated seconds as pieces, and its newest ones."""
 
-    violated: Sequence[Piece]
+    pieces: pa.Table
     newest_ms: dict[Place, int]
-
-
-def violated_seconds(decisions: pa.Table) -> pa.Table:
-    """Seconds that belong to episodes: `schema.harm.IS_VIOLATED`.
-
-    Exactly at the limit is allowed (Kafka's `Quota.acceptable`).
-    """
-    column: Any = pc.field
-    is_told = column("observed_total_throttle_ms").is_valid()
-    is_over = column("quota_used_percent") > 100.0
-    is_throttled = column("observed_throttled_requests") > 0
-    is_violated = (~is_told & is_over) | (is_told & (is_throttled | (is_over & column("is_certain"))))
-    return decisions.filter(is_violated).select(SECOND_COLUMNS)
 
 
 def seconds_by_place(decisions: pa.Table, which: Literal["min", "max"]) -> list[tuple[str, int, str, int]]:
     """Cluster, broker and source with their first or newest second, epoch ms."""
     keys = ["cluster_id", "broker_id", "source"]
     found = decisions.select([*keys, "second"]).group_by(keys).aggregate([("second", which)])
-    in_ms = found[f"second_{which}"].cast(pa.timestamp("ms", tz="UTC")).cast(pa.int64()).to_pylist()
+    in_ms = found[f"second_{which}"].cast(_IN_MS).cast(pa.int64()).to_pylist()
     return list(zip(*(found[key].to_pylist() for key in keys), in_ms, strict=True))
 
 
-def judged_of(violated: pa.Table, newest: Iterable[tuple[str, int, str, int]]) -> Judged:
-    """The rows of `violated_seconds` and the newest of `seconds_by_place`, of all parts of a micro-batch."""
+def judged_of(pieces: pa.Table, newest: Iterable[tuple[str, int, str, int]]) -> Judged:
+    """The pieces and the newest of `seconds_by_place`, of all parts of a micro-batch."""
     newest_ms: dict[Place, int] = {}
     for cluster_id, broker_id, source, time_ms in newest:
         place = (cluster_id, broker_id, source or LOG)
         newest_ms[place] = max(time_ms, newest_ms.get(place, time_ms))
-    return Judged([piece_of_second(row) for row in rows_in_ms(violated)], newest_ms)
+    return Judged(pieces, newest_ms)
 
 
-def piece_of_second(row: dict[str, Any]) -> Piece:
-    """A row with `SECOND_COLUMNS`, its time in epoch ms."""
-    episode = Episode(
-        row["second"], row["second"], row["level"], row["rule"], row["limit_per_s"], row["rate_per_s"],
-        row["quota_used_percent"], 1, row["total_throttle_ms"], row["throttled_requests"], row["source"] or LOG,
-        row["users"] or (), row["client_ids"] or (), row["throttle_ms"], row["observed_total_throttle_ms"],
-        row["observed_throttled_requests"], row["observed_throttle_ms"],
-    )  # fmt: skip
-    return _bucket(row), episode
-
-
-def _bucket(row: dict[str, Any]) -> BucketId:
-    return BucketId(*(row[name] for name in BUCKET_COLUMNS))
+def judged_rows(decisions: pa.Table, gap_ms: int) -> Judged:
+    """The same of rows of `decisions`."""
+    return judged_of(pieces_of(decisions, gap_ms), seconds_by_place(decisions, "max"))
 
 
 class EpisodeFold:
-    """Folds micro-batches of decisions into the episodes that are open."""
+    """Folds micro-batches of decisions into the episodes that are open.
+
+    Those stay in memory, in columns, for as long as nobody else changes the table: 100,000 of them take 25 MB.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._commits = BatchCommits(settings, VIOLATIONS)
+        self._open: pa.Table | None = None
+        self._open_at = -1
+        """The version of the table whose open episodes these are."""
+        self._seen_ms: dict[tuple[str, int], int] = {}
+        """How far the time of each broker had come in the folds before."""
 
     def fold(self, judged: Judged, batch: MicroBatch) -> None:
         """Fold one micro-batch, once.
@@ -116,82 +96,154 @@ class EpisodeFold:
             UserError: other writers of the table were always faster.
         """
         with _writing:
-            pieces = [*_of_one_source(self._settings, judged.violated)]
+            pieces = _of_one_source(self._settings, judged.pieces)
             retried(lambda: self._fold(pieces, judged.newest_ms, batch))
+            for (cluster_id, broker_id, _), time_ms in judged.newest_ms.items():
+                for place in ((cluster_id, broker_id), (cluster_id, CONTROLLER_ID)):
+                    self._seen_ms[place] = max(time_ms, self._seen_ms.get(place, time_ms))
             self._commits.sync()
 
-    def _fold(self, pieces: Sequence[Piece], newest_ms: Mapping[Place, int], batch: MicroBatch) -> None:
+    def _fold(self, pieces: pa.Table, newest_ms: Mapping[Place, int], batch: MicroBatch) -> None:
         # One version of the table for the check, the read and the commit: what another driver commits in between
         # makes this commit fail.
         table = self._commits.newest()
         if batch.is_in(table):
             return
-        still_open = dict(self._still_open(table))
-        found = folded(
-            [*((each.bucket, each.episode) for each in still_open.values()), *pieces],
-            Clocks(newest_ms),
-            self._settings.stream.episode_gap,
+        if self._open is None or self._open_at != table.version():
+            self._open = _open_in(table, self._settings.cluster_id)
+        if self._open.num_rows or pieces.num_rows:
+            found = _folded(self._open, pieces, newest_ms, self._settings.stream.episode_gap)
+            self._merge(table, found, batch)
+            is_mine = pc.equal(found["cluster_id"], pa.scalar(self._settings.cluster_id))
+            still = found.filter(pc.and_(pc.is_null(found["end_ms"]), is_mine))
+            self._open = still.select(self._open.schema.names).cast(self._open.schema)
+        self._open_at = table.version()
+
+    def _merge(self, table: DeltaTable, found: pa.Table, batch: MicroBatch) -> None:
+        assert self._open is not None
+        changed = found.filter(pc.or_(found["is_changed"], pc.is_valid(found["end_ms"])))
+        # An open episode that another one has taken in.
+        gone = self._open.filter(pc.invert(pc.is_in(self._open["episode_id"], found["episode_id"])))
+        if changed.num_rows or gone.num_rows:
+            on = ON_SAME if self._may_be_ended(changed) else _OPEN_ONLY
+            _write(table, violation_rows(changed), violation_rows(gone), on, batch)
+
+    def _may_be_ended(self, changed: pa.Table) -> bool:
+        """Whether one that was not open may be in the table and have ended, because its second is told late."""
+        new = changed.filter(pc.equal(changed["open_parts"], pa.scalar(0)))
+        starts = new.group_by(["cluster_id", "broker_id"]).aggregate([("start_ms", "min")])
+        columns = (starts[name].to_pylist() for name in ("cluster_id", "broker_id", "start_ms_min"))
+        gap_ms = self._settings.stream.episode_gap
+        return any(
+            (seen_ms := self._seen_ms.get((cluster_id, broker_id))) is None or start_ms < seen_ms - gap_ms
+            for cluster_id, broker_id, start_ms in zip(*columns, strict=True)
         )
-        changed = [each for each in found if still_open.get(each.episode_id) != each]
-        if changed:
-            merger = table.merge(
-                arrow_rows(VIOLATIONS, map(violation_row, changed)),
-                ON_SAME,
-                source_alias="new",
-                target_alias="old",
-                commit_properties=batch.properties,
-            )
-            merger.when_matched_update_all().when_not_matched_insert_all().execute()
-
-    def _still_open(self, table: DeltaTable) -> Iterator[tuple[str, Violation]]:
-        is_mine = pc.field("cluster_id") == self._settings.cluster_id
-        rows = table.to_pyarrow_dataset(filesystem=arrow_files(table)).to_table(
-            filter=pc.field("end_time").is_null() & is_mine
-        )
-        for row in rows_in_ms(rows):
-            episode = Episode(*(row[name] for name in _EPISODE_COLUMNS))
-            of_log = episode._replace(source=episode.source or LOG)
-            yield row["episode_id"], Violation(_bucket(row), of_log, None)
 
 
-def violation_row(violation: Violation) -> dict[str, Any]:
-    """A row of the table; times in epoch ms."""
-    episode = violation.episode
-    return {
-        **dict(zip(BUCKET_COLUMNS, violation.bucket, strict=True)),
-        **dict(zip(_EPISODE_COLUMNS, episode, strict=True)),
-        "event_date": datetime.fromtimestamp(episode.start_ms / 1_000, UTC).date(),
-        "episode_id": violation.episode_id,
-        "end_time": violation.end_ms,
-    }
-
-
-def _of_one_source(settings: Settings, violated: Sequence[Piece]) -> Iterator[Piece]:
-    """Leave out seconds from JMX where the same broker's log tells of the same type of quota.
-
-    Both see the same violation, at their own seconds. The log, which misses nothing, counts; when it has said nothing
-    for `LOG_SILENCE_MS`, the shipper is away or there is none, and JMX counts.
-    """
-    of_jmx = [episode.start_ms for _, episode in violated if episode.source != LOG]
-    if not (of_jmx and settings.kafka.has_log):
-        return iter(violated)
-    mutation = QuotaType.CONTROLLER_MUTATION.value
-    since_ms = min(of_jmx) - LOG_SILENCE_MS
-    with open_tables(settings, DECISIONS.name, newer_than_ms=since_ms) as tables:
-        rows = tables.query(_LOG_TOLD, [settings.cluster_id, since_ms, mutation, CONTROLLER_ID]).rows
-    told_ms = {(teller, quota_type): time_ms for teller, quota_type, time_ms in rows}
-
-    def is_told(bucket: BucketId, start_ms: int) -> bool:
-        # Of mutations there is one bucket in the cluster, whichever broker's JMX shows it.
-        teller = CONTROLLER_ID if bucket.quota_type == mutation else bucket.broker_id
-        newest_ms = told_ms.get((teller, bucket.quota_type))
-        return newest_ms is not None and start_ms - newest_ms <= LOG_SILENCE_MS
-
-    return (
-        (bucket, episode)
-        for bucket, episode in violated
-        if episode.source == LOG or not is_told(bucket, episode.start_ms)
+def _open_in(table: DeltaTable, cluster_id: str) -> pa.Table:
+    """The open episodes of a cluster as pieces, with their ids."""
+    rows = table.to_pyarrow_dataset(filesystem=arrow_files(table)).to_table(
+        filter=pc.field("end_time").is_null() & (pc.field("cluster_id") == cluster_id)
     )
+    for name, in_ms in _TIMES.items():
+        rows = rows.append_column(in_ms, rows[name].cast(_IN_MS, safe=False).cast(pa.int64()))
+    of_log: Any = pc.coalesce(rows["source"], pa.scalar(LOG))
+    rows = rows.set_column(rows.schema.get_field_index("source"), "source", of_log)
+    return rows.select([*PIECE_COLUMNS, "episode_id"])
+
+
+def _folded(before: pa.Table, pieces: pa.Table, newest_ms: Mapping[Place, int], gap_ms: int) -> pa.Table:
+    """The episodes of open ones and pieces; `open_parts` are the open ones in each, `is_changed` says if there is more.
+
+    Args:
+        before: pieces with their `episode_id`.
+        pieces: of the micro-batch.
+        newest_ms: of the micro-batch.
+        gap_ms: see `folded_sql`.
+    """
+    names, clocks = ", ".join(PIECE_COLUMNS), pa.schema(_CLOCKS)
+    both = f"(select {names}, true as is_open from before union all select {names}, false from pieces)"  # noqa: S608 - names of ours
+    more = {
+        "open_parts": "count(*) filter (is_open)",
+        "is_changed": "count(*) > 1 or not bool_and(is_open)",
+    }
+    return queried(
+        f"with both_of_them as {both}, folded as ({folded_sql('both_of_them', gap_ms, more)}) "
+        + ended_sql("folded", "clocks", gap_ms),
+        before=before,
+        pieces=pieces,
+        clocks=pa.Table.from_pylist(
+            [dict(zip(clocks.names, (*place, time_ms), strict=True)) for place, time_ms in newest_ms.items()],
+            schema=clocks,
+        ),
+    )
+
+
+def violation_rows(episodes: pa.Table) -> pa.Table:
+    """Rows of the table of episodes with ids and ends."""
+    columns: list[Any] = []
+    names = set(episodes.schema.names)
+    for field in VIOLATIONS.arrow_schema():
+        if field.name == "event_date":
+            columns.append(episodes["start_ms"].cast(_IN_MS).cast(pa.date32()))
+        elif _TIMES.get(field.name) in names:
+            columns.append(episodes[_TIMES[field.name]].cast(_IN_MS).cast(_IN_US))
+        elif field.name in names:
+            columns.append(episodes[field.name].cast(field.type))
+        else:
+            columns.append(pa.nulls(episodes.num_rows, field.type))
+    return pa.Table.from_arrays(columns, schema=VIOLATIONS.arrow_schema())
+
+
+def _write(
+    table: DeltaTable, rows: pa.Table, gone: pa.Table, on: str, batch: MicroBatch | None = None
+) -> None:
+    """Write episodes and remove others, in one commit.
+
+    Args:
+        table: `violations`.
+        rows: to be there afterwards.
+        gone: not to be there; their ids and dates count.
+        on: which rows of the table are looked at: `ON_SAME`, or fewer.
+        batch: the micro-batch that the commit carries.
+    """
+    source = pa.concat_tables(
+        [
+            each.append_column("is_gone", pa.repeat(is_gone, each.num_rows))
+            for each, is_gone in ((rows, False), (gone, True))
+        ]
+    )
+    columns = {name: f"new.{name}" for name in VIOLATIONS.names}
+    (
+        table.merge(
+            source,
+            on,
+            source_alias="new",
+            target_alias="old",
+            commit_properties=None if batch is None else batch.properties,
+        )
+        .when_matched_delete("new.is_gone")
+        .when_matched_update(columns, "not new.is_gone")
+        .when_not_matched_insert(columns, "not new.is_gone")
+        .execute()
+    )
+
+
+_TOLD = f"""
+select {TELLER} as teller, quota_type, epoch_ms(max(second)) as log_ms
+from decisions where cluster_id = $1 and coalesce(source, 'log') = 'log' and epoch_ms(second) >= $2 group by all
+"""  # noqa: S608 - names and numbers of ours
+
+
+def _of_one_source(settings: Settings, pieces: pa.Table) -> pa.Table:
+    """`of_one_source_sql` of a micro-batch; beside JMX the log may be in another process, so its table is read."""
+    of_jmx = pieces.filter(pc.not_equal(pieces["source"], pa.scalar(LOG)))
+    if not (of_jmx.num_rows and settings.kafka.has_log):
+        return pieces
+    since_ms = pc.min(of_jmx["start_ms"]).as_py() - LOG_SILENCE_MS
+    with open_tables(settings, DECISIONS.name, newer_than_ms=since_ms) as tables:
+        told = tables.arrow(_TOLD, [settings.cluster_id, since_ms])
+    return queried(of_one_source_sql("pieces", "told"), pieces=pieces, told=told)
 
 
 _DAY_MS = 86_400_000
@@ -200,24 +252,21 @@ select episode_id, event_date, epoch_ms(start_time) as start_ms, epoch_ms(last_s
 where cluster_id = $1 and epoch_ms(start_time) <= $3 and epoch_ms(last_second) >= $2
 """
 _NEWEST = """
-select cluster_id, broker_id, coalesce(source, 'log') as told_by, epoch_ms(max(second)) from decisions
+select cluster_id, broker_id, coalesce(source, 'log') as source, epoch_ms(max(second)) as newest_ms from decisions
 where cluster_id = $1 and {folded} group by all
 """
-_VIOLATED = f"""
-with around as (
-  select {", ".join(name for name in SECOND_COLUMNS if name not in ("second", "source"))},
-         {IS_VIOLATED} as is_violated,
-         epoch_ms(second) as second, coalesce(source, 'log') as source,
-         case quota_type when '{QuotaType.CONTROLLER_MUTATION}' then {CONTROLLER_ID} else broker_id end as teller
-  from decisions where cluster_id = $1 and {{folded}}
-    and epoch_ms(second) >= $2 - {LOG_SILENCE_MS} and epoch_ms(second) <= $3
+_MADE = """
+with clocks as ({newest}), around as (
+  select * from decisions where cluster_id = $1 and {folded}
+    and epoch_ms(second) >= $2 - {silence_ms} and epoch_ms(second) <= $3
 ), told as (
-  select teller, quota_type, max(second) as log_ms from around where source = 'log' group by all
-)
-select around.* from around left join told using (teller, quota_type)
-where is_violated and second >= $2
-  and (source = 'log' or log_ms is null or second - log_ms > {LOG_SILENCE_MS})
-"""  # noqa: S608 - names and numbers of ours
+  select {teller} as teller, quota_type, epoch_ms(max(second)) as log_ms
+  from around where coalesce(source, 'log') = 'log' group by all
+), violated as ({violated}), of_one_source as ({of_one_source}), within as (
+  select * from of_one_source where start_ms >= $2
+), folded as ({made})
+select * from ({ended}) where start_ms <= $5 and last_ms >= $4
+"""
 _ENDS = "select epoch_ms(min(second)), epoch_ms(max(second)) from decisions where cluster_id = $1"
 
 
@@ -256,40 +305,34 @@ def _rebuild(settings: Settings, from_ms: int, to_ms: int, not_folded_from_ms: M
         old = tables.query(_OLD, [settings.cluster_id, first_ms, last_ms]).dicts()
         starts_ms = min([first_ms, *(row["start_ms"] for row in old)])
         ends_ms = max([last_ms, *(row["last_ms"] for row in old)])
-        made = [
-            each
-            for each in _made(tables, settings, starts_ms, ends_ms, not_folded_from_ms)
-            if each.episode.start_ms <= last_ms and each.episode.last_ms >= first_ms
-        ]
-    kept = {each.episode_id for each in made}
-    gone = [row for row in old if row["episode_id"] not in kept]
-    if not (made or gone):
-        return
-    rows = [*map(violation_row, made), *gone]
-    source = arrow_rows(VIOLATIONS, rows).append_column(
-        "is_gone", pa.array([False] * len(made) + [True] * len(gone), pa.bool_())
-    )
-    columns = {name: f"new.{name}" for name in VIOLATIONS.names}
-    (
-        table.merge(source, ON_SAME, source_alias="new", target_alias="old")
-        .when_matched_delete("new.is_gone")
-        .when_matched_update(columns, "not new.is_gone")
-        .when_not_matched_insert(columns, "not new.is_gone")
-        .execute()
-    )
-    sync_commit(table)
+        asked = [settings.cluster_id, starts_ms, ends_ms, first_ms, last_ms]
+        made = violation_rows(tables.arrow(_made_sql(gap_ms, _is_folded(not_folded_from_ms)), asked))
+    kept = set(made["episode_id"].to_pylist())
+    gone = [
+        {name: row[name] for name in ("episode_id", "event_date")}
+        for row in old
+        if row["episode_id"] not in kept
+    ]
+    if made.num_rows or gone:
+        _write(table, made, pa.Table.from_pylist(gone, schema=VIOLATIONS.arrow_schema()), ON_SAME)
+        sync_commit(table)
 
 
-def _made(
-    tables: Tables, settings: Settings, from_ms: int, to_ms: int, not_folded_from_ms: Mapping[Place, int]
-) -> Iterator[Violation]:
-    is_folded = _is_folded(not_folded_from_ms)
-    newest = tables.query(_NEWEST.format(folded=is_folded), [settings.cluster_id]).rows
-    clocks = Clocks(
-        {(cluster_id, broker_id, source): time_ms for cluster_id, broker_id, source, time_ms in newest}
+def _made_sql(gap_ms: int, is_folded: str) -> str:
+    """SQL: the episodes of a stretch, from all decisions.
+
+    Its parameters are the cluster, the stretch of the seconds, and the one that an episode has to touch.
+    """
+    return _MADE.format(
+        newest=_NEWEST.format(folded=is_folded),
+        folded=is_folded,
+        silence_ms=LOG_SILENCE_MS,
+        teller=TELLER,
+        violated=violated_sql("around"),
+        of_one_source=of_one_source_sql("violated", "told"),
+        made=folded_sql("within", gap_ms),
+        ended=ended_sql("folded", "clocks", gap_ms),
     )
-    violated = tables.query(_VIOLATED.format(folded=is_folded), [settings.cluster_id, from_ms, to_ms])
-    yield from folded(map(piece_of_second, violated.dicts()), clocks, settings.stream.episode_gap)
 
 
 def _is_folded(not_folded_from_ms: Mapping[Place, int]) -> str:

@@ -62,13 +62,14 @@ class Checkpoint:
         return sorted(self._batches("offsets"))
 
     def source_offset(self, batch: int) -> dict[str, Any]:
-        """Where the topics stood after a micro-batch, by topic and partition.
+        """Where the topics stood after a micro-batch, by topic and partition; empty for a source that has no topics.
 
         Raises:
             OSError: the file is not there.
             ValueError: it is not as Spark writes it.
         """
-        return self._noted(batch, 2)
+        noted = self._noted(batch, 2)
+        return {topic: places for topic, places in noted.items() if isinstance(places, dict)}
 
     def batch_time_ms(self, batch: int) -> int:
         """When a micro-batch was planned, epoch ms; raises as `source_offset`."""

@@ -5,6 +5,7 @@ A look goes over all objects, and most of them belong to imported modules: 60 ms
 
 from __future__ import annotations
 
+import atexit
 import gc
 import sys
 
@@ -20,6 +21,9 @@ def keep_imports() -> None:
     """Leave what was imported out of all later looks; called at the end of a task, when nothing else is alive."""
     global _modules  # noqa: PLW0603 - of this process
     if len(sys.modules) > _modules:
+        if not _modules:
+            # DuckDB reports what the end of the process does not free.
+            atexit.register(gc.unfreeze)
         _modules = len(sys.modules)
         gc.collect()
         gc.freeze()

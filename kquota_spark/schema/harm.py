@@ -18,9 +18,10 @@ IS_THROTTLED = f"coalesce({THROTTLED_REQUESTS} > 0, observed_throttle_ms > 0, fa
 _IS_OVER = "quota_used_percent > 100"
 IS_VIOLATED = f"""coalesce(
   if({_IS_REPLAY}, {_IS_OVER}, observed_throttled_requests > 0 or ({_IS_OVER} and is_certain)), false)"""
-"""Of a decision: whether the second belongs to an episode; `audit.violations.violated_seconds` is the same in Arrow.
+"""Of a decision: whether the second belongs to an episode.
 
-The broker's throttle shows it. Without one, a rate above the limit counts if the replay is certain of it.
+Exactly at the limit is allowed (Kafka's `Quota.acceptable`). The broker's throttle shows it. Without one, a rate above
+the limit counts if the replay is certain of it.
 """
 
 CERTAIN_REPLAY_MS = (

@@ -36,6 +36,7 @@ from kquota_spark.store.storage import (
 if TYPE_CHECKING:
     from typing import Self
 
+    import pyarrow as pa
     from deltalake import DeltaTable
     from duckdb import DuckDBPyConnection
 
@@ -210,6 +211,12 @@ class Tables:
         columns = tuple(str(column[0]) for column in cursor.description or ())
         with self._said_by_us():
             return Result(columns, cursor.fetchall())
+
+    def arrow(self, sql: str, parameters: Sequence[object] = ()) -> pa.Table:
+        """`query` with columns of Arrow for its result."""
+        with self._said_by_us():
+            found: pa.Table = self._duckdb.sql(sql, params=list(parameters)).to_arrow_table()
+        return found
 
     def _executed(self, sql: str, parameters: Sequence[object] = ()) -> DuckDBPyConnection:
         with self._said_by_us():

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from kquota_spark.audit.violations import EpisodeFold, judged_of, seconds_by_place, violated_seconds
+from kquota_spark.audit.violations import EpisodeFold, judged_rows
 from kquota_spark.checkpoints.checkpoints import Checkpoint
 from kquota_spark.checkpoints.lineage import require_lineage
 from kquota_spark.cli.main import main
@@ -149,7 +149,7 @@ def test_parts_of_workers_are_committed_merged_and_read_there(bucket: tuple[Path
     commits.add(parts, batch)
     decided = BatchCommits(settings, DECISIONS).rows_of(batch)
     assert decided is not None
-    judged = judged_of(violated_seconds(decided), seconds_by_place(decided, "max"))
+    judged = judged_rows(decided, settings.stream.episode_gap)
     EpisodeFold(settings).fold(judged, batch)
     counts = "select (select count(*) from decisions), (select count(*) from violations)"
     assert query(settings, ["decisions", "violations"], counts).rows == [(2, 1)]

@@ -6,12 +6,12 @@ from datetime import UTC, datetime
 
 import pyarrow.compute as pc
 
+from kquota_spark.audit.episodes import LOG
 from kquota_spark.audit.violations import Place, seconds_by_place
 from kquota_spark.checkpoints.checkpoints import LOG as CHECKPOINT
 from kquota_spark.checkpoints.checkpoints import TARGETS, Checkpoint
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError, one_line
-from kquota_spark.model.replay.episodes import LOG
 from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE
 from kquota_spark.store.commits import BatchCommits, MicroBatch
 from kquota_spark.store.reading import query

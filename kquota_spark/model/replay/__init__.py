@@ -1,5 +1,5 @@
 """The broker's verdicts again, request by request, with how sure each is, and what they add up to.
 
 In reading order: shaken_ring, told_windows, causes, replay, agreement, mutation_replay, request_replay,
-decision, episodes, log_beginning.
+decision, log_beginning.
 """

@@ -17,9 +17,9 @@ import pytest
 from deltalake import DeltaTable
 
 from kquota_spark.audit.commit import Sink
+from kquota_spark.audit.episodes import pieces_of
 from kquota_spark.audit.job import run_audit
 from kquota_spark.audit.task_reports import TaskReport
-from kquota_spark.audit.violations import violated_seconds
 from kquota_spark.checkpoints.checkpoints import JMX
 from kquota_spark.checkpoints.driver_lock import driver_lock
 from kquota_spark.checkpoints.runs import Run, begun_run
@@ -33,7 +33,7 @@ from tests.support.tables.table_rows import T0_MS, decision
 from tests.support.tables.written_parts import written
 
 QUERY_ID = "sql.streaming.queryId"
-NONE_VIOLATED = violated_seconds(DECISIONS.arrow_schema().empty_table())
+NO_PIECES = pieces_of(DECISIONS.arrow_schema().empty_table(), 0)
 
 
 class Rows:
@@ -61,9 +61,9 @@ class Reports:
         parts = written(self._settings, decision(self._second, source="jmx"))
         self._second += 1
         stream = pa.BufferOutputStream()
-        with pa.ipc.new_stream(stream, NONE_VIOLATED.schema):
+        with pa.ipc.new_stream(stream, NO_PIECES.schema):
             pass
-        return [TaskReport("decisions", parts, {}, violated=bytes(stream.getvalue()))]
+        return [TaskReport("decisions", parts, {}, pieces=bytes(stream.getvalue()))]
 
 
 def planned(settings: Settings, *batches: int) -> None:

@@ -12,21 +12,17 @@ import pytest
 from deltalake import DeltaTable
 
 from kquota_spark.audit import violations
+from kquota_spark.audit.episodes import pieces_of
 from kquota_spark.audit.violations import (
     EpisodeFold,
-    judged_of,
+    judged_rows,
     rebuild_all_violations,
     rebuild_violations,
-    seconds_by_place,
-    violated_seconds,
 )
 from kquota_spark.config.settings import Duration, Kafka, Settings
 from kquota_spark.model.measure.points import CONTROLLER_ID
-from kquota_spark.model.replay.episodes import folded
-from kquota_spark.schema.harm import IS_VIOLATED
 from kquota_spark.schema.tables import DECISIONS, VIOLATIONS
 from kquota_spark.store.commits import MicroBatch
-from kquota_spark.store.reading import open_tables
 from tests.support.chance import Chance
 from tests.support.spark.queries import only, rows_of, settings_at
 from tests.support.tables.table_rows import DAY, T0_MS, decision, second, write_table
@@ -69,7 +65,7 @@ def episodes(settings: Settings, *batches: list[dict[str, Any]]) -> list[dict[st
 def fold(settings: Settings, number: int, *rows: dict[str, Any]) -> None:
     data = [{name: row.get(name) for name in DECISIONS.names} for row in rows]
     table = pa.Table.from_pylist(data, schema=DECISIONS.arrow_schema())
-    judged = judged_of(violated_seconds(table), seconds_by_place(table, "max"))
+    judged = judged_rows(table, settings.stream.episode_gap)
     EpisodeFold(settings).fold(judged, MicroBatch("query", number))
 
 
@@ -214,7 +210,8 @@ def test_a_driver_that_wakes_up_undoes_no_episode_of_its_successor(
             fold(settings, number, over(number))
         return folded(*args)
 
-    monkeypatch.setattr(violations, "folded", folded_after_the_successor)
+    folded = violations._folded
+    monkeypatch.setattr(violations, "_folded", folded_after_the_successor)
     fold(settings, 1, over(1))
     assert successors == []
     assert only(rows_of(settings, "violations"), "violated_seconds") == [(3,)]
@@ -344,37 +341,7 @@ def _told(used_percent: float | None, throttled: int, **changed: Any) -> dict[st
         (_told(99.0, 1, observed_total_throttle_ms=None), False),
     ],
 )
-def test_the_brokers_throttle_says_which_seconds_are_violated(
-    tmp_path: Path, row: dict[str, Any], is_violated: bool
-) -> None:
+def test_the_brokers_throttle_says_which_seconds_are_violated(row: dict[str, Any], is_violated: bool) -> None:
     data = [{name: row.get(name) for name in DECISIONS.names}]
-    found = violated_seconds(pa.Table.from_pylist(data, schema=DECISIONS.arrow_schema()))
-    write_table(tmp_path, "decisions", row)
-    with open_tables(Settings(tables=str(tmp_path)), "decisions") as tables:
-        [(in_sql,)] = tables.query(f"select {IS_VIOLATED} from decisions").rows
-    assert (found.num_rows == 1, in_sql) == (is_violated, is_violated)
-
-
-def test_both_forms_of_the_rule_choose_the_same_seconds(tmp_path: Path, chance: Chance) -> None:
-    rows = [
-        _told(
-            chance.choice([None, 99.0, 100.0, 100.1, 150.0]),
-            chance.choice([0, 0, 3]),
-            observed_total_throttle_ms=chance.choice([None, 0, 7]),
-            is_certain=chance.choice([True, False]),
-            requests=number,
-        )
-        for number in range(500)
-    ]
-    data = [{name: row.get(name) for name in DECISIONS.names} for row in rows]
-    table = pa.Table.from_pylist(data, schema=DECISIONS.arrow_schema())
-    numbered = table.set_column(
-        table.schema.get_field_index("rule"), "rule", table["requests"].cast("string")
-    )
-    rules: list[Any] = violated_seconds(numbered)["rule"].to_pylist()
-    found = set(map(int, rules))
-    write_table(tmp_path, "decisions", *rows)
-    with open_tables(Settings(tables=str(tmp_path)), "decisions") as tables:
-        in_sql = tables.query(f"select requests from decisions where {IS_VIOLATED}").rows
-    assert found == {number for (number,) in in_sql}
-    assert 0 < len(found) < len(rows)
+    found = pieces_of(pa.Table.from_pylist(data, schema=DECISIONS.arrow_schema()), GAP_S * 1_000)
+    assert found.num_rows == is_violated

@@ -13,10 +13,8 @@ from deltalake import DeltaTable
 from kquota_spark.audit.past.maintain import maintain
 from kquota_spark.audit.violations import (
     EpisodeFold,
-    judged_of,
+    judged_rows,
     rebuild_violations,
-    seconds_by_place,
-    violated_seconds,
 )
 from kquota_spark.config.settings import Duration, Maintain, Settings
 from kquota_spark.model.quotas.entities import Entity
@@ -72,7 +70,7 @@ def _replaced(settings: Settings) -> None:
 def _folded(settings: Settings) -> None:
     _batch(settings, 0, _over(0), _over(1))
     rows = delta_table(settings, "decisions").to_pyarrow_table()
-    judged = judged_of(violated_seconds(rows), seconds_by_place(rows, "max"))
+    judged = judged_rows(rows, settings.stream.episode_gap)
     EpisodeFold(settings).fold(judged, MicroBatch("q", 0))
 
 

@@ -1,8 +1,4 @@
-"""Episodes: the seconds of a bucket above its limit, joined where no gap between them is longer than agreed.
-
-The result depends on the seconds alone, not on which of them came together: an episode that is still open is one more
-piece beside the next seconds.
-"""
+"""Episodes in plain Python, piece by piece, as releases before had it; `kquota_spark.audit.episodes` is the same."""
 
 from __future__ import annotations
 
