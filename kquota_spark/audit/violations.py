@@ -22,6 +22,7 @@ from kquota_spark.audit.episodes import (
     queried,
     violated_sql,
 )
+from kquota_spark.audit.log_told import LogTold
 from kquota_spark.config.settings import Settings
 from kquota_spark.model.measure.points import CONTROLLER_ID
 from kquota_spark.schema.tables import DECISIONS, VIOLATIONS
@@ -82,7 +83,7 @@ class EpisodeFold:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._commits = BatchCommits(settings, VIOLATIONS)
+        self._commits, self._told = BatchCommits(settings, VIOLATIONS), LogTold(settings)
         self._open: pa.Table | None = None
         self._open_at = -1
         """The version of the table whose open episodes these are."""
@@ -96,12 +97,19 @@ class EpisodeFold:
             UserError: other writers of the table were always faster.
         """
         with _writing:
-            pieces = _of_one_source(self._settings, judged.pieces)
+            pieces = self._of_one_source(judged.pieces)
             retried(lambda: self._fold(pieces, judged.newest_ms, batch))
             for (cluster_id, broker_id, _), time_ms in judged.newest_ms.items():
                 for place in ((cluster_id, broker_id), (cluster_id, CONTROLLER_ID)):
                     self._seen_ms[place] = max(time_ms, self._seen_ms.get(place, time_ms))
             self._commits.sync()
+
+    def _of_one_source(self, pieces: pa.Table) -> pa.Table:
+        of_jmx = pieces.filter(pc.not_equal(pieces["source"], pa.scalar(LOG)))
+        if not (of_jmx.num_rows and self._settings.kafka.has_log):
+            return pieces
+        told = self._told.since(pc.min(of_jmx["start_ms"]).as_py() - LOG_SILENCE_MS)
+        return queried(of_one_source_sql("pieces", "told"), pieces=pieces, told=told)
 
     def _fold(self, pieces: pa.Table, newest_ms: Mapping[Place, int], batch: MicroBatch) -> None:
         # One version of the table for the check, the read and the commit: what another driver commits in between
@@ -227,23 +235,6 @@ def _write(
         .when_not_matched_insert(columns, "not new.is_gone")
         .execute()
     )
-
-
-_TOLD = f"""
-select {TELLER} as teller, quota_type, epoch_ms(max(second)) as log_ms
-from decisions where cluster_id = $1 and coalesce(source, 'log') = 'log' and epoch_ms(second) >= $2 group by all
-"""  # noqa: S608 - names and numbers of ours
-
-
-def _of_one_source(settings: Settings, pieces: pa.Table) -> pa.Table:
-    """`of_one_source_sql` of a micro-batch; beside JMX the log may be in another process, so its table is read."""
-    of_jmx = pieces.filter(pc.not_equal(pieces["source"], pa.scalar(LOG)))
-    if not (of_jmx.num_rows and settings.kafka.has_log):
-        return pieces
-    since_ms = pc.min(of_jmx["start_ms"]).as_py() - LOG_SILENCE_MS
-    with open_tables(settings, DECISIONS.name, newer_than_ms=since_ms) as tables:
-        told = tables.arrow(_TOLD, [settings.cluster_id, since_ms])
-    return queried(of_one_source_sql("pieces", "told"), pieces=pieces, told=told)
 
 
 _DAY_MS = 86_400_000

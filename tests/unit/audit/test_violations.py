@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from kquota_spark.config.settings import Duration, Kafka, Settings
 from kquota_spark.model.measure.points import CONTROLLER_ID
 from kquota_spark.schema.tables import DECISIONS, VIOLATIONS
 from kquota_spark.store.commits import MicroBatch
+from kquota_spark.store.reading import Tables
 from tests.support.chance import Chance
 from tests.support.spark.queries import only, rows_of, settings_at
 from tests.support.tables.table_rows import DAY, T0_MS, decision, second, write_table
@@ -62,10 +64,13 @@ def episodes(settings: Settings, *batches: list[dict[str, Any]]) -> list[dict[st
     return rows_of(settings, "violations")
 
 
-def fold(settings: Settings, number: int, *rows: dict[str, Any]) -> None:
+def in_columns(*rows: dict[str, Any]) -> pa.Table:
     data = [{name: row.get(name) for name in DECISIONS.names} for row in rows]
-    table = pa.Table.from_pylist(data, schema=DECISIONS.arrow_schema())
-    judged = judged_rows(table, settings.stream.episode_gap)
+    return pa.Table.from_pylist(data, schema=DECISIONS.arrow_schema())
+
+
+def fold(settings: Settings, number: int, *rows: dict[str, Any]) -> None:
+    judged = judged_rows(in_columns(*rows), settings.stream.episode_gap)
     EpisodeFold(settings).fold(judged, MicroBatch("query", number))
 
 
@@ -277,6 +282,48 @@ def test_beside_a_log_a_violated_second_of_jmx_opens_the_newest_file_of_decision
     (decisions / str(actions.sort_by("max.second")["path"][0])).unlink()
     fold(both, 0, over(601, source="jmx", broker_id=1), over(601, source="jmx", broker_id=2))
     assert only(rows_of(settings, "violations"), "broker_id", "source") == [(2, "jmx")]
+
+
+def test_beside_a_log_each_micro_batch_of_jmx_opens_what_was_committed_since_the_one_before(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str | int] = []
+    whole, some = Tables.open, Tables.open_files
+
+    def open_whole(self: Tables, name: str, newer_than_ms: int | None = None) -> None:
+        opened.append(name)
+        whole(self, name, newer_than_ms)
+
+    def open_some(self: Tables, name: str, paths: Collection[str]) -> None:
+        opened.append(len(paths))
+        some(self, name, paths)
+
+    monkeypatch.setattr(Tables, "open", open_whole)
+    monkeypatch.setattr(Tables, "open_files", open_some)
+    both = replace(settings, kafka=Kafka(jmx_topic="jmx"))
+    root, its = Path(settings.tables), EpisodeFold(both)
+    from_jmx: dict[str, Any] = {"source": "jmx", "total_throttle_ms": None, "throttled_requests": None}
+
+    def fold_jmx(number: int, *rows: dict[str, Any]) -> None:
+        its.fold(judged_rows(in_columns(*rows), GAP_S * 1_000), MicroBatch("jmx", number))
+
+    write_table(root, "decisions", decision(0))
+    fold_jmx(0, over(601, **from_jmx))
+    # The log speaks again: the second of JMX that follows does not count, and on broker 2 it does.
+    write_table(root, "decisions", decision(700))
+    write_table(root, "decisions", decision(701, quota_type="fetch"))
+    fold_jmx(1, over(720, **from_jmx), over(720, broker_id=2, **from_jmx))
+    fold_jmx(2, over(730, **from_jmx), over(731, broker_id=2, **from_jmx))
+    assert opened == ["decisions", 2]
+    # One that comes late asks for what was told before all that is known.
+    fold_jmx(3, over(500, broker_id=2, **from_jmx))
+    assert opened == ["decisions", 2, "decisions"]
+    assert only(rows_of(settings, "violations"), "broker_id", "start_time") == [
+        (1, T0_MS + 601_000),
+        (2, T0_MS + 500_000),
+        (2, T0_MS + 720_000),
+        (2, T0_MS + 731_000),
+    ]
 
 
 def test_episodes_made_anew_are_those_that_were_folded(settings: Settings) -> None:

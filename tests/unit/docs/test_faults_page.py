@@ -16,7 +16,7 @@ ROWS = [
 ]
 PROOF = re.compile(r"\[([^\]]+)\]\(\.\./\.\./(tests/[\w/]+\.py)\)")
 FAULTS = 84
-PLANNED = {"F74", "F75"}
+PLANNED = {"F75"}
 """Faults without an answer yet; the page says so."""
 
 
