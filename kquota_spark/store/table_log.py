@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 KEPT_ENTRIES = 1_000
 """Newest commits of a table that stay in its log: 80 minutes at the default trigger. Followers are seconds behind."""
+KEPT_ON_STORES = 20_000
+"""The same on an object store: a day. A listing begins behind an entry there, so a long log slows no commit down."""
 _MOST_REMOVED = 10_000
 """Maximum entries that one call removes; on an object store each is a request."""
 _ENTRY = re.compile(r"(\d{20})\.(json|checkpoint\.parquet)")
@@ -55,17 +57,20 @@ def may_be_older(table: DeltaTable) -> bool:
 def trim_log(settings: Settings, name: str) -> int:
     """Remove entries that a checkpoint holds which has `KEPT_ENTRIES` newer commits; how many were removed.
 
+    On an object store it has `KEPT_ON_STORES`.
+
     Raises:
         OSError: the log cannot be listed, or an entry cannot be removed.
     """
     from pyarrow import fs
 
+    kept = KEPT_ENTRIES if local_path(settings.tables) is not None else KEPT_ON_STORES
     files, log = file_system(settings, place_of(settings.tables, f"{name}/_delta_log"))
     found = files.get_file_info(fs.FileSelector(log, allow_not_found=True))
     matches = [(info, match) for info in found if (match := _ENTRY.fullmatch(info.base_name))]
     newest = max((int(match[1]) for _, match in matches if match[2] == "json"), default=0)
     whole = [int(match[1]) for _, match in matches if match[2] != "json"]
-    first_kept = max((version for version in whole if version <= newest - KEPT_ENTRIES), default=0)
+    first_kept = max((version for version in whole if version <= newest - kept), default=0)
     # Oldest first: a call that is cut off leaves no hole.
     old = sorted(info.path for info, match in matches if int(match[1]) < first_kept)[:_MOST_REMOVED]
     for path in old:

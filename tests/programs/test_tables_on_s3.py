@@ -184,6 +184,6 @@ def test_small_files_are_packed_and_the_log_is_trimmed_there(
         assert tables.query("select count(*), count(distinct event_date) from decisions").rows == [(4, 1)]
     delta_table(settings, "decisions").create_checkpoint()  # of version 5
     commits.add(written(settings, decision(5)), MicroBatch("q", 5))
-    monkeypatch.setattr(table_log, "KEPT_ENTRIES", 1)
+    monkeypatch.setattr(table_log, "KEPT_ON_STORES", 1)
     assert trim_log(settings, "decisions") == 5
     assert query(settings, ["decisions"], "select count(*) from decisions").rows == [(5,)]
