@@ -93,12 +93,13 @@ def _s3_file_system(settings: Settings) -> fs.FileSystem:
     from pyarrow import fs
 
     options = {name.lower(): value for name, value in settings.storage_options.items()}
-    return fs.S3FileSystem(
+    return fs.S3FileSystem(  # type: ignore[call-arg]
         access_key=options.get("aws_access_key_id"),
         secret_key=options.get("aws_secret_access_key"),
         session_token=options.get("aws_session_token"),
         region=options.get("aws_region"),
         endpoint_override=options.get("aws_endpoint_url"),
+        allow_delayed_open=True,  # a small object is one request instead of three
     )
 
 
