@@ -10,8 +10,11 @@ from kquota_spark.store.durable import sync_commit
 from kquota_spark.store.storage import OvertakenError, committed, delta_errors, storage_options
 
 _SCHEMA = pa.schema([pa.field("name", pa.string())])
-_PROPERTIES = {"delta.checkpointInterval": "100", "delta.logRetentionDuration": "interval 1 days"}
-"""One commit per start, so the log of a job that a scheduler starts each minute stays at some 1,500 entries."""
+_PROPERTIES = {"delta.checkpointInterval": "10", "delta.logRetentionDuration": "interval 1 days"}
+"""One commit per start, so the log of a job that a scheduler starts each minute stays at some 1,500 entries.
+
+deltalake reads all entries since the last checkpoint to find a number, hence the short interval.
+"""
 _ATTEMPTS = 5
 
 
@@ -21,6 +24,8 @@ class LeaseTable:
     def __init__(self, settings: Settings, place: str) -> None:
         self._storage, self._place = storage_options(settings), place
         self._table: DeltaTable | None = None
+        self._read: tuple[int, dict[str, int]] = (-1, {})
+        """A version of the table, and the numbers that were read of it."""
 
     def number(self, name: str) -> int:
         """The newest number of a lease; 0 if it was never taken.
@@ -28,18 +33,26 @@ class LeaseTable:
         Raises:
             UserError: the store does not answer.
         """
-        known, self._table = (
-            self._table,
-            None,
-        )  # opened anew after an error: the log may have been cleaned since
+        # Opened anew after an error: the log may have been cleaned since.
+        known, self._table = self._table, None
         with delta_errors(f"{self._place}: cannot be read"):
             if known is not None:
                 known.update_incremental()
             elif DeltaTable.is_deltatable(self._place, self._storage):
                 known = DeltaTable(self._place, storage_options=self._storage)
-            found = None if known is None else known.transaction_version(name)
+            found = 0 if known is None else self._number_in(known, name)
         self._table = known
-        return found or 0
+        return found
+
+    def _number_in(self, table: DeltaTable, name: str) -> int:
+        # deltalake asks for each entry of the log since its last checkpoint: once per version is enough.
+        version = table.version()
+        if self._read[0] != version:
+            self._read = (version, {})
+        numbers = self._read[1]
+        if name not in numbers:
+            numbers[name] = table.transaction_version(name) or 0
+        return numbers[name]
 
     def take(self, name: str, number: int) -> bool:
         """Take the number after this one; false if another driver has been faster.
@@ -55,7 +68,7 @@ class LeaseTable:
         try:
             with delta_errors(f"{self._place}: cannot be written"):
                 table = self._opened()
-                if (table.transaction_version(name) or 0) != number:
+                if self._number_in(table, name) != number:
                     return False
                 # Of the version that was read: a commit of the same name since then is a conflict.
                 table.create_write_transaction(
