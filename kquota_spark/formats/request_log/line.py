@@ -1,7 +1,8 @@
 """One line of Kafka's request log to one `Request`, or a reason why not.
 
-The only parser there is: `mapInArrow` in the job and the offline commands call `RequestLogParser.parse`. Nothing
-is counted with bytes, an identity or a time that the line does not say for sure. Refused, with its reason, is
+The only parser there is. The offline commands call `RequestLogParser.parse`, the job too for lines that are odd. Of the
+others the job takes `parts`, and `pipeline.line_columns` puts them together by column. Nothing is counted with bytes,
+an identity or a time that the line does not say for sure. Refused, with its reason, is
 
 * a line longer than 4 MB; without `Completed request:` near the start; without a log time; with a time before 1970
   or after 9999, or in the hour that clocks skip in spring; with a size beyond 2^31;
