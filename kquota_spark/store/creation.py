@@ -23,6 +23,12 @@ _WRITTEN_BY_THE_JOB: tuple[Table, ...] = (
     REQUESTS, USAGE, DECISIONS, VIOLATIONS, JMX_SAMPLES, BROKER_CONFIGS, LOG_GAPS
 )  # fmt: skip
 _FIRST_VERSION = 1
+_PROPERTIES = {VIOLATIONS.name: {"delta.targetFileSize": "524288"}}
+"""A merge writes a file again as soon as one of its episodes goes on.
+
+In files of some thousand rows most soon hold ended episodes only. In one file per date, each micro-batch would write
+all episodes of the day again.
+"""
 
 
 def create_tables(settings: Settings) -> None:
@@ -53,6 +59,7 @@ def create_table(settings: Settings, declared: Table) -> None:
             | {
                 "delta.dataSkippingStatsColumns": ",".join(declared.skip_by),
                 VERSION_PROPERTY: str(SCHEMA_VERSION),
+                **_PROPERTIES.get(declared.name, {}),
             },
             raise_if_key_not_exists=False,
         )
@@ -78,6 +85,9 @@ def _extend(table: DeltaTable, declared: Table, path: str) -> None:
     if not _is_within(pa.struct(wanted), pa.struct(found)):
         write_deltalake(table, wanted.empty_table(), mode="append", schema_mode="merge")
     set_log_properties(table, declared)
+    properties = _PROPERTIES.get(declared.name, {})
+    if not properties.items() <= table.metadata().configuration.items():
+        table.alter.set_table_properties(properties, raise_if_not_exists=False)
     if version < SCHEMA_VERSION:
         # Last: a start that is cut off before this does it again.
         table.alter.set_table_properties({VERSION_PROPERTY: str(SCHEMA_VERSION)}, raise_if_not_exists=False)

@@ -18,9 +18,10 @@ from kquota_spark.audit.stages import decided
 from kquota_spark.audit.task_reports import TaskReport, TaskReports
 from kquota_spark.audit.violations import EpisodeFold, Judged, judged_rows
 from kquota_spark.config.settings import Kafka, Settings
-from kquota_spark.schema.tables import DECISIONS
+from kquota_spark.schema.tables import DECISIONS, VIOLATIONS
 from kquota_spark.store.commits import MicroBatch
-from tests.support.spark.queries import only, rows_of
+from kquota_spark.store.creation import create_table
+from tests.support.spark.queries import only, rows_of, settings_at
 from tests.support.tables.table_rows import T0_MS, decision, write_table
 from tests.unit.audit.test_violations import GAP_S, in_columns, over, settings_over, spans
 
@@ -159,6 +160,34 @@ def test_of_all_buckets_violated_at_once_the_driver_gets_a_piece_each(settings: 
     assert {(row["violated_seconds"], row["end_time"]) for row in rows} == {(15, None)}
     # 10 us a bucket; a row for each of 5 seconds took 135 us, 2.7 s in all.
     assert min(took_s) < 1.0
+
+
+def test_episodes_that_have_ended_are_not_written_again_for_those_that_go_on(tmp_path: Path) -> None:
+    settings = settings_at(tmp_path, episode_gap=GAP_S * 1_000)
+    create_table(settings, VIOLATIONS)
+    fold = EpisodeFold(settings)
+    for number in range(10):
+        # 2,000 buckets are over for 5 s, and then others; alice is always over.
+        short = all_over(2_000 * number, 2_000 * (number + 1), 10 * number)
+        always = in_columns(*(over(10 * number + 3 * step) for step in range(4)))
+        decisions = pa.concat_tables([short, always])
+        fold.fold(judged_rows(decisions, GAP_S * 1_000), MicroBatch("query", number))
+    actions = DeltaTable(f"{settings.tables}/violations").get_add_actions(flatten=True)
+    columns = (actions.column(name).to_pylist() for name in ("num_records", "null_count.end_time"))
+    files = list(zip(*columns, strict=True))
+    assert sum(rows for rows, _ in files) == 20_001
+    assert sum(still_open for _, still_open in files) == 1
+    # The file with alice has some thousand rows, whatever the others have.
+    assert max(rows for rows, still_open in files if still_open) < 12_000
+
+
+def test_an_older_table_gets_small_files_at_the_next_start(settings: Settings) -> None:
+    create_table(settings, VIOLATIONS)
+    configuration = DeltaTable(f"{settings.tables}/violations").metadata().configuration
+    assert configuration["delta.targetFileSize"] == str(2**19)
+    version = DeltaTable(f"{settings.tables}/violations").version()
+    create_table(settings, VIOLATIONS)
+    assert DeltaTable(f"{settings.tables}/violations").version() == version
 
 
 def test_a_cluster_without_a_log_folds_all_seconds_of_jmx(settings: Settings) -> None:
