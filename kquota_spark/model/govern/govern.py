@@ -133,14 +133,15 @@ class RuleGovernor:
         self, broker_id: int, quota_type: QuotaType, principal: Principal, client_id: str, time_ms: int
     ) -> Governed:
         """See `Governor`; the broker and the principal's type make no difference."""
-        asked = (quota_type, principal.name, client_id)
+        user = principal[1]
+        if user not in self._named and client_id not in self._named:
+            return self._of_stranger(quota_type, user, client_id, time_ms)
+        asked = (quota_type, user, client_id)
         found = self._answers.get(asked)
         if found is None or not found.holds_at(time_ms):
             if len(self._answers) >= _KEPT_ANSWERS:
                 self._answers.clear()
-            is_named = principal.name in self._named or client_id in self._named
-            answered = self.explain(*asked, time_ms)[0] if is_named else self._of_stranger(*asked, time_ms)
-            found = self._answers[asked] = answered
+            found = self._answers[asked] = self.explain(*asked, time_ms)[0]
         return found
 
     def _of_stranger(self, quota_type: QuotaType, user: str, client_id: str, time_ms: int) -> Governed:
@@ -149,9 +150,7 @@ class RuleGovernor:
         if found is None or not found.holds_at(time_ms):
             found = self._of_strangers[quota_type] = self.explain(quota_type, user, client_id, time_ms)[0]
         bucket = Bucket(user if found.bucket.user else "", client_id if found.bucket.client_id else "")
-        return Governed(
-            bucket, found.governing, found.level, found.rule, found.rule_version, found.certain_from_ms
-        )
+        return Governed(bucket, *found[1:])
 
     def limit_of(self, quota_type: QuotaType, bucket: Bucket, time_ms: int) -> Governed:
         """The limit of a bucket by its tags alone, as the broker asks for it: the second stage of a resolution."""
