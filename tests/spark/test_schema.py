@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import functions as F  # noqa: N812
 
 from kquota_spark.audit.queries import closings
 from kquota_spark.audit.stages import Stages
 from kquota_spark.audit.task_reports import TaskReports
-from kquota_spark.config.settings import Settings
+from kquota_spark.config.settings import Settings, Stream
 from kquota_spark.model.measure.sampled_rate import RateConfig
 from kquota_spark.pipeline.charges import CHARGED
 from kquota_spark.pipeline.govern import SHARDED
@@ -65,6 +66,14 @@ def test_spark_and_arrow_read_one_declaration(spark: SparkSession, tmp_path: Pat
     assert types(spark.read.format("delta").load(str(tmp_path / table.name))) == types(
         spark.createDataFrame([], table.ddl)
     )
+
+
+def test_the_shards_are_spread_over_the_tasks(spark: SparkSession) -> None:
+    """Spark gives each shard to a task by a hash of its own: with two tasks neither has less than a third of them."""
+    shards = spark.range(Stream().state_shards).selectExpr("CAST(id AS int) AS shard")
+    by_task = shards.repartition(2, "shard").groupBy(F.spark_partition_id()).count().collect()
+    assert sum(row["count"] for row in by_task) == 64
+    assert all(22 <= row["count"] <= 42 for row in by_task), by_task
 
 
 def test_python_runs_in_the_parser_the_governor_and_the_replay_only(stages: dict[str, DataFrame]) -> None:
