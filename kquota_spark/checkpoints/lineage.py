@@ -191,6 +191,11 @@ def _require_same(settings: Settings, name: str) -> None:
             "away and start with --new-lineage, or use that release"
         )
     shards = settings.stream.state_shards
+    if name == LOG and not found.state_shards:
+        raise UserError(
+            f"{where}: the note {_path(settings, name)} with the number of its shards is missing: restore it, or move "
+            "the checkpoint away and start with --new-lineage"
+        )
     if name == LOG and found.state_shards != shards:
         raise UserError(
             f"{where}: its state has {found.state_shards} shards, but stream.state_shards is {shards}: set the old "

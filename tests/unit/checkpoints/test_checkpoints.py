@@ -200,6 +200,14 @@ def test_another_number_of_shards_than_the_checkpoint_has_is_refused(settings: S
         match=r"/log: its state has 64 shards, but stream\.state_shards is 8: set the old number, or move it away",
     ):
         require_lineage(sharded, ["log"], is_new=False)
+    note = Path(settings.checkpoints) / "log.lineage.json"
+    text = note.read_text(encoding="utf-8")
+    note.unlink()
+    with pytest.raises(
+        UserError, match=r"the note .*/log\.lineage\.json with the number of its shards is missing"
+    ):
+        require_lineage(settings, ["log"], is_new=False)
+    note.write_text(text, encoding="utf-8")
     # The query of JMX has no state; with the old number that of the log goes on.
     assert require_lineage(sharded, ["jmx"], is_new=False) == []
     assert require_lineage(settings, ["log", "jmx"], is_new=False) == []

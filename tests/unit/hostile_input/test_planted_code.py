@@ -180,6 +180,7 @@ def test_code_in_a_checkpoint_does_not_run(place: str, problem: str, tmp_path: P
         "offsets/0": f"v1\n{json.dumps(conf)}\n{json.dumps(read)}\n{{}}",
         "commits/0": "v1\n{}",
         **dict.fromkeys(STATE, "x"),
+        LINEAGE: '{"state_shards": 64}',
     }
     for name, text in texts.items():
         path = root / name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -48,6 +49,10 @@ class Said(NamedTuple):
     err: bytes
 
 
+_PROGRESS = re.compile(rb"^.*: \d+ lines\n", re.MULTILINE)
+"""After two seconds a command says how far it is; a busy machine takes that long."""
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("start")
@@ -66,7 +71,7 @@ def said(folder: Path, environment: Mapping[str, str], *arguments: str) -> Said:
         cwd=folder, env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT), **environment},
         capture_output=True, check=False, timeout=50,
     )  # fmt: skip
-    return Said(done.returncode, done.stdout, done.stderr)
+    return Said(done.returncode, done.stdout, _PROGRESS.sub(b"", done.stderr))
 
 
 @pytest.fixture(scope="module")
