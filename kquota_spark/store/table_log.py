@@ -20,8 +20,8 @@ from kquota_spark.store.storage import committed, file_system, place_of
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-KEPT_ENTRIES = 1_000
-"""Newest commits of a table that stay in its log: 80 minutes at the default trigger. Followers are seconds behind."""
+KEPT_ENTRIES = 500
+"""Newest commits of a table that stay in its log: 40 minutes at the default trigger. Followers are seconds behind."""
 KEPT_ON_STORES = 20_000
 """The same on an object store: a day. A listing begins behind an entry there, so a long log slows no commit down."""
 _MOST_REMOVED = 10_000

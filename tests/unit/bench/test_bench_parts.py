@@ -72,7 +72,7 @@ def test_reading_times_every_command_of_its_list() -> None:
 def test_age_measures_tables_after_the_upkeep_and_fails_where_one_costs_more(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    # 1,300 commits with checkpoints at 99, 199, ...: the newest one with 1,000 after it is that of 299.
+    # 1,300 commits with checkpoints at 99, 199, ...: the newest one with 500 after it is that of 799.
     for name, value in {
         "CASES": ((100, 2), (1_300, 62)),
         "ROUNDS": 2,
@@ -86,6 +86,6 @@ def test_age_measures_tables_after_the_upkeep_and_fails_where_one_costs_more(
     assert (young["entries"], young["files"], young["packed"]) == (100, 2, 2)
     assert (old["entries"], old["files"], old["packed"]) == (1_300, 62, 1)
     # The packing is a commit too.
-    assert (young["kept"], old["kept"]) == (101, 1_301 - 299 + 1)
+    assert (young["kept"], old["kept"]) == (101, 1_301 - 799 + 1)
     assert all(0 < old[name]["low"] <= old[name]["high"] for name in age.JUDGED)
     assert "1,300 commits, 62 files: commit_ms is " in printed.err

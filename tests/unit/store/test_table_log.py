@@ -71,10 +71,10 @@ def test_a_log_keeps_its_newest_commits_and_the_checkpoint_below_them(settings: 
     commits.add(written(settings, decision(0)), MicroBatch("q", 0))
     age(settings, "decisions", to_version=2_500)
     commits.add(written(settings, decision(1)), MicroBatch("q", 9_999))  # version 2,501
-    # Checkpoints are those of every 100 commits: 99, 199, ... The one that is kept has 1,000 commits after it.
-    assert trim_log(settings, "decisions") == 1_499 + 14
-    assert entries(settings)[:2] == [f"{1_499:020}.checkpoint.parquet", f"{1_499:020}.json"]
-    assert len([name for name in entries(settings) if name.endswith("json")]) == 2_502 - 1_499 >= KEPT_ENTRIES
+    # Checkpoints are those of every 100 commits: 99, 199, ... The one that is kept has 500 commits after it.
+    assert trim_log(settings, "decisions") == 1_999 + 19
+    assert entries(settings)[:2] == [f"{1_999:020}.checkpoint.parquet", f"{1_999:020}.json"]
+    assert len([name for name in entries(settings) if name.endswith("json")]) == 2_502 - 1_999 >= KEPT_ENTRIES
     assert trim_log(settings, "decisions") == 0
     assert len(rows_of(settings, "decisions")) == 2
     again = BatchCommits(settings, DECISIONS)
@@ -84,7 +84,7 @@ def test_a_log_keeps_its_newest_commits_and_the_checkpoint_below_them(settings: 
 
 
 def test_a_young_log_stays_as_it_is(settings: Settings) -> None:
-    age(settings, "decisions", to_version=900)
+    age(settings, "decisions", to_version=590)
     before = entries(settings)
     assert trim_log(settings, "decisions") == 0
     assert entries(settings) == before
@@ -97,7 +97,7 @@ def test_a_follower_whose_commits_are_gone_begins_anew(settings: Settings) -> No
         found = each.look()
         assert found is not None
         each.read(found)
-    age(settings, "decisions", to_version=300)
+    age(settings, "decisions", to_version=240)
     found = follower.look()
     assert found is not None
     assert (found.is_fresh, found.version) == (False, 200)  # at most 200 commits at a time
@@ -106,11 +106,11 @@ def test_a_follower_whose_commits_are_gone_begins_anew(settings: Settings) -> No
         (log / f"{version:020}.json").unlink()
     found = late.look()
     assert found is not None
-    assert (found.is_fresh, found.paths, found.version) == (True, (), 300)
+    assert (found.is_fresh, found.paths, found.version) == (True, (), 240)
 
 
 def test_a_driver_that_slept_while_the_log_was_trimmed_commits_nothing(settings: Settings) -> None:
-    """Its successor has committed the same micro-batch, and a thousand more."""
+    """Its successor has committed the same micro-batch, and many more."""
     woken = BatchCommits(settings, DECISIONS)
     woken.add(written(settings, decision(0)), MicroBatch("q", 0))
     woken.newest()
