@@ -6,7 +6,6 @@ import time
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -18,11 +17,12 @@ from kquota_spark.audit.stages import decided
 from kquota_spark.audit.task_reports import TaskReport, TaskReports
 from kquota_spark.audit.violations import EpisodeFold, Judged, judged_rows
 from kquota_spark.config.settings import Kafka, Settings
-from kquota_spark.schema.tables import DECISIONS, VIOLATIONS
+from kquota_spark.schema.tables import VIOLATIONS
 from kquota_spark.store.commits import MicroBatch
 from kquota_spark.store.creation import create_table
 from tests.support.spark.queries import only, rows_of, settings_at
 from tests.support.tables.table_rows import T0_MS, decision, write_table
+from tests.support.tables.violated_buckets import SECONDS, all_over
 from tests.unit.audit.test_violations import GAP_S, in_columns, over, settings_over, spans
 
 
@@ -106,7 +106,7 @@ def test_open_episodes_that_a_late_second_joins_are_one(settings: Settings) -> N
     assert only(rows_of(settings, "violations"), "violated_seconds", "last_second") == [(5, T0_MS + 9_000)]
 
 
-BUCKETS, SECONDS = 20_000, 5
+BUCKETS = 20_000
 
 
 class Reported:
@@ -117,22 +117,6 @@ class Reported:
 
     def add(self, report: TaskReport) -> None:
         self.reports.append(report)
-
-
-def all_over(first_bucket: int, last_bucket: int, first_s: int) -> pa.Table:
-    """`SECONDS` of each of some buckets, all above their limit, as one task has them."""
-    buckets = np.repeat(np.arange(first_bucket, last_bucket), SECONDS)
-    one = in_columns(over(0))
-    columns = {name: pa.repeat(one[name][0], len(buckets)) for name in DECISIONS.names}
-    users: Any = pa.array([f"user-{bucket}" for bucket in buckets])
-    offsets: Any = pa.array(np.arange(len(buckets) + 1, dtype=np.int32))
-    seconds = np.tile(np.arange(SECONDS), last_bucket - first_bucket) + first_s
-    columns |= {
-        "bucket_user": users,
-        "users": pa.ListArray.from_arrays(offsets, users),
-        "second": pa.array(T0_MS * 1_000 + seconds * 1_000_000).cast(one.schema.field("second").type),
-    }
-    return pa.Table.from_arrays([columns[name] for name in DECISIONS.names], schema=one.schema)
 
 
 def judged(settings: Settings, first_s: int) -> Judged:
@@ -158,7 +142,7 @@ def test_of_all_buckets_violated_at_once_the_driver_gets_a_piece_each(settings: 
     rows = rows_of(settings, "violations")
     assert len(rows) == BUCKETS
     assert {(row["violated_seconds"], row["end_time"]) for row in rows} == {(15, None)}
-    # 10 us a bucket; a row for each of 5 seconds took 135 us, 2.7 s in all.
+    # 10 us a bucket; a row for each of 5 seconds took 135 us, 2.7 s in all. See also tests.bench.runs.violated.
     assert min(took_s) < 1.0
 
 
