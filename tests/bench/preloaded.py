@@ -7,18 +7,28 @@ clock runs from there to the commit of the last decision.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import time
 from collections.abc import Iterable
 from itertools import chain
+from pathlib import Path
 from typing import NamedTuple
 
 from confluent_kafka import Producer
 
 from kquota_spark.embedded.cluster import Cluster
-from tests.bench.job import ALL_REQUESTS, Place, configure, end_of_log, running, spark_submit
+from tests.bench.job import (
+    ALL_REQUESTS,
+    Place,
+    configure,
+    end_of_log,
+    environment,
+    running,
+    spark_submit,
+)
 from tests.bench.lines import EVEN, QUOTAS, Line, Population, closing_heartbeats, lines
 from tests.bench.processes import Kind, PeakMemory, job_cpu_s
 from tests.bench.reconcile import DecidedRequests, last_commit_s, problems
@@ -66,11 +76,13 @@ class Measured(NamedTuple):
     Attributes:
         rounds: in their order.
         peak_bytes: memory of all processes of the job.
+        largest_state: bytes of the largest value of the state, see `tests.bench.largest_state`.
         problems: failures of the reconciliation.
     """
 
     rounds: list[Round]
     peak_bytes: dict[Kind, int]
+    largest_state: int
     problems: list[str]
 
     @property
@@ -114,8 +126,18 @@ def measure(case: Case, place: Place, size: Size) -> Measured:
             )
             rounds.append(Round(size.lines, seconds, {kind: after[kind] - before[kind] for kind in after}))
             say(f"{case.name}: round {number} of {ROUNDS}, {rounds[-1].lines_per_s:,.0f} lines/s")
+    largest = _largest_state(place)
     found = problems(place.tables, loaded, expected(loaded), are_all_requests=case.tables == ALL_REQUESTS)
-    return Measured(rounds, memory.bytes_by_kind, found)
+    return Measured(rounds, memory.bytes_by_kind, largest, found)
+
+
+def _largest_state(place: Place) -> int:
+    command = spark_submit("tests/bench/largest_state.py", place.config, "local[1]")
+    asked = subprocess.run(
+        command, check=True, capture_output=True, env=environment(), cwd=Path(__file__).parents[2]
+    )
+    sizes: dict[str, int] = json.loads(asked.stdout.splitlines()[-1])
+    return max(sizes.values())
 
 
 def _load(place: Place, messages: Iterable[Line]) -> None:

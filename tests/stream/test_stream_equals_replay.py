@@ -18,6 +18,7 @@ from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.pipeline.kept_requests import Kept
 from kquota_spark.process.check import Status
 from kquota_spark.store.reading import open_tables
+from tests.bench.largest_state import largest_values
 from tests.support.logs.log_lines import PRODUCE_V9, changed
 from tests.support.places import DATA
 from tests.support.spark.queries import rows_of, run_topic, settings_at, write_rules, write_topic
@@ -118,3 +119,6 @@ def test_decisions_equal_the_replay_where_lines_cannot_be_read(
     with open_tables(settings, "requests", "usage", "decisions") as tables:
         checks = [*line_checks(tables), *measured_checks(tables, 3_500), *judged_checks(tables, LATER_MS)]
     assert {check.status for check in checks} == {Status.OK}
+    # The benchmark reads them the same way.
+    sizes = largest_values(spark, f"{settings.checkpoints}/log")
+    assert all(0 < size <= 1_000_000 for size in sizes.values()), sizes

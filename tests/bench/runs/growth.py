@@ -31,6 +31,7 @@ _COLUMNS = {
     "cpu_us": CPU_COLUMNS["cpu_us"],
     "driver_gb": "driver at most, GB (JVM and Python)",
     "workers_gb": "Python workers at most, GB",
+    "state_kb": "largest value of the state, kB",
     "reconciled": "reconciled",
 }
 _STEPS = 7
@@ -102,6 +103,7 @@ def _figures(found: Measured, base: float) -> dict[str, Cell]:
         "cpu_us": cpu_cells(found.rounds)["cpu_us"],
         "driver_gb": round((peak["jvm"] + peak["driver"]) / 1e9, 2),
         "workers_gb": round(peak["workers"] / 1e9, 2),
+        "state_kb": round(found.largest_state / 1e3),
         "reconciled": "no" if found.problems else "yes",
     }
 
