@@ -10,7 +10,18 @@ import signal
 import subprocess
 import sys
 
-PARTS = ("model", "throughput", "scale", "growth", "live", "request_log", "reading", "age", "violated")
+PARTS = (
+    "model",
+    "stages",
+    "throughput",
+    "scale",
+    "growth",
+    "live",
+    "request_log",
+    "reading",
+    "age",
+    "violated",
+)
 LONG = ("soak",)
 """Parts that run only by their own commands."""
 

@@ -48,6 +48,16 @@ def rows_of(part: str, **sizes: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
 
+def test_stages_measures_each_one_at_two_numbers_of_client_ids() -> None:
+    few, many = rows_of("stages", STAGES_LINES="4000")
+    assert (few["client_ids"], many["client_ids"]) == (1_000, 100_000)
+    # Nine of ten lines count. In this time few of 100,000 clients have two.
+    assert 0 < few["seconds"] <= many["seconds"] <= 0.9 < many["seconds"] + 0.05
+    for row in (few, many):
+        parts = (row[name] for name in ("parse", "charge", "measure", "govern", "judge", "decide"))
+        assert all(us > 0 for us in parts)
+
+
 def test_model_measures_the_parser_and_the_model() -> None:
     rows = rows_of("model", MODEL_POINTS="2000", MODEL_BUCKETS="20", MODEL_ROUNDS="2")
     assert [row["work"] for row in rows] == [
