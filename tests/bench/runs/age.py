@@ -25,8 +25,8 @@ from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE, VIOLATIONS
 from kquota_spark.store.commits import BatchCommits, MicroBatch
 from kquota_spark.store.creation import create_tables
 from kquota_spark.store.storage import delta_table
-from tests.bench.old_tables import age, crowd
 from tests.bench.report import Report, Spread, say, spread
+from tests.support.tables.old_tables import age, crowd
 from tests.support.tables.table_rows import T0_MS, decision, violation
 from tests.support.tables.written_parts import written
 

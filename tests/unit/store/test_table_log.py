@@ -16,8 +16,8 @@ from kquota_spark.store.commits import BatchCommits, MicroBatch
 from kquota_spark.store.creation import create_table, create_tables
 from kquota_spark.store.following import DeltaCommits
 from kquota_spark.store.table_log import KEPT_ENTRIES, trim_log
-from tests.bench.old_tables import age
 from tests.support.spark.queries import rows_of
+from tests.support.tables.old_tables import age
 from tests.support.tables.table_rows import decision
 from tests.support.tables.written_parts import written
 

@@ -20,8 +20,8 @@ from kquota_spark.schema.tables import DECISIONS
 from kquota_spark.store.commits import BatchCommits, MicroBatch
 from kquota_spark.store.creation import create_tables
 from kquota_spark.store.reading import query
-from tests.bench.old_tables import age
 from tests.support.programs.command_output import as_json
+from tests.support.tables.old_tables import age
 from tests.support.tables.table_rows import decision, request, usage, violation, write_table
 from tests.support.tables.written_parts import written
 
