@@ -10,16 +10,20 @@ micro-batch; here a task needs 3 us, once.
 
 from __future__ import annotations
 
+import atexit
 from collections.abc import Mapping
 from functools import cache
+from typing import TYPE_CHECKING
 
-import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kquota_spark.model.measure.points import CONTROLLER_ID
 from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.schema.harm import IS_VIOLATED
+
+if TYPE_CHECKING:
+    import duckdb
 
 MAX_NAMES = 20
 LOG = "log"
@@ -154,6 +158,10 @@ def _database() -> duckdb.DuckDBPyConnection:
 
     It reads nothing but Arrow's columns, in one thread: as a task has one core, so the order of rows is theirs.
     """
+    import duckdb
+
+    # DuckDB prints what is still referred to at the end of the process; threads of Spark's driver outlive this module.
+    atexit.register(_database.cache_clear)
     return duckdb.connect(
         config={"threads": 1, "autoinstall_known_extensions": False, "autoload_known_extensions": False}
     )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import subprocess
+import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -193,3 +195,27 @@ def as_row(violation: Violation) -> tuple[Any, ...]:
 
 def as_values(*values: Any) -> tuple[Any, ...]:
     return tuple(tuple(value) if isinstance(value, list) else value for value in values)
+
+
+_WITH_A_THREAD = """
+import threading
+from kquota_spark.audit.episodes import pieces_of
+from kquota_spark.schema.tables import DECISIONS
+
+folded, never = threading.Event(), threading.Event()
+
+def fold():
+    pieces_of(DECISIONS.arrow_schema().empty_table(), 0)
+    folded.set()
+    never.wait()
+
+threading.Thread(target=fold, daemon=True).start()
+folded.wait()
+"""
+
+
+def test_a_driver_whose_threads_still_run_ends_without_a_word_of_duckdb() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _WITH_A_THREAD], capture_output=True, text=True, timeout=50, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
