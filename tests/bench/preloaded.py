@@ -76,13 +76,11 @@ class Measured(NamedTuple):
     Attributes:
         rounds: in their order.
         peak_bytes: memory of all processes of the job.
-        largest_state: bytes of the largest value of the state, see `tests.bench.largest_state`.
         problems: failures of the reconciliation.
     """
 
     rounds: list[Round]
     peak_bytes: dict[Kind, int]
-    largest_state: int
     problems: list[str]
 
     @property
@@ -126,13 +124,13 @@ def measure(case: Case, place: Place, size: Size) -> Measured:
             )
             rounds.append(Round(size.lines, seconds, {kind: after[kind] - before[kind] for kind in after}))
             say(f"{case.name}: round {number} of {ROUNDS}, {rounds[-1].lines_per_s:,.0f} lines/s")
-    largest = _largest_state(place)
     found = problems(place.tables, loaded, expected(loaded), are_all_requests=case.tables == ALL_REQUESTS)
-    return Measured(rounds, memory.bytes_by_kind, largest, found)
+    return Measured(rounds, memory.bytes_by_kind, found)
 
 
-def _largest_state(place: Place) -> int:
-    command = spark_submit("tests/bench/largest_state.py", place.config, "local[1]")
+def largest_state(place: Place) -> int:
+    """Bytes of the largest value of the state that a job has left, see `tests.bench.largest_state`."""
+    command = spark_submit("tests/bench/largest_state.py", place.config, ("--master", "local[1]"))
     asked = subprocess.run(
         command, check=True, capture_output=True, env=environment(), cwd=Path(__file__).parents[2]
     )
