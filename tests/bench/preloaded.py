@@ -7,14 +7,12 @@ clock runs from there to the commit of the last decision.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
 import time
 from collections.abc import Iterable
 from itertools import chain
-from pathlib import Path
 from typing import NamedTuple
 
 from confluent_kafka import Producer
@@ -25,7 +23,6 @@ from tests.bench.job import (
     Place,
     configure,
     end_of_log,
-    environment,
     running,
     spark_submit,
 )
@@ -126,16 +123,6 @@ def measure(case: Case, place: Place, size: Size) -> Measured:
             say(f"{case.name}: round {number} of {ROUNDS}, {rounds[-1].lines_per_s:,.0f} lines/s")
     found = problems(place.tables, loaded, expected(loaded), are_all_requests=case.tables == ALL_REQUESTS)
     return Measured(rounds, memory.bytes_by_kind, found)
-
-
-def largest_state(place: Place) -> int:
-    """Bytes of the largest value of the state that a job has left, see `tests.bench.largest_state`."""
-    command = spark_submit("tests/bench/largest_state.py", place.config, ("--master", "local[1]"))
-    asked = subprocess.run(
-        command, check=True, capture_output=True, env=environment(), cwd=Path(__file__).parents[2]
-    )
-    sizes: dict[str, int] = json.loads(asked.stdout.splitlines()[-1])
-    return max(sizes.values())
 
 
 def _load(place: Place, messages: Iterable[Line]) -> None:

@@ -18,9 +18,9 @@ from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.pipeline.kept_requests import Kept
 from kquota_spark.process.check import Status
 from kquota_spark.store.reading import open_tables
-from tests.bench.largest_state import largest_values
 from tests.support.logs.log_lines import PRODUCE_V9, changed
 from tests.support.places import DATA
+from tests.support.spark.largest_state import largest_values
 from tests.support.spark.queries import rows_of, run_topic, settings_at, write_rules, write_topic
 from tests.support.spark.replayed_decisions import differences, replayed
 

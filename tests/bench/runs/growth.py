@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from tests.bench.job import Place, bench_place
 from tests.bench.lines import Population
-from tests.bench.preloaded import Case, Measured, Size, largest_state, measure, preload
+from tests.bench.preloaded import Case, Measured, Size, measure, preload
 from tests.bench.report import Cell, Report, say
 from tests.bench.rounds import CPU_COLUMNS, cpu_cells
 
@@ -31,7 +31,6 @@ _COLUMNS = {
     "cpu_us": CPU_COLUMNS["cpu_us"],
     "driver_gb": "driver at most, GB (JVM and Python)",
     "workers_gb": "Python workers at most, GB",
-    "state_kb": "largest value of the state, kB",
     "reconciled": "reconciled",
 }
 _STEPS = 7
@@ -43,11 +42,11 @@ def main() -> int:
     base, is_sound = 0.0, True
     with Report("growth", _COLUMNS) as report, bench_place() as at:
         for client_ids, rules, is_skewed in cases():
-            found, largest = _measured(at, client_ids, rules, is_skewed=is_skewed)
+            found = _measured(at, client_ids, rules, is_skewed=is_skewed)
             base = base or found.lines_per_s.median
             requests = "99 % in one bucket" if is_skewed else "even"
             row: dict[str, Cell] = {"client_ids": client_ids, "rules": rules, "requests": requests}
-            report.add({**row, **_figures(found, largest, base)})
+            report.add({**row, **_figures(found, base)})
             for problem in found.problems:
                 say(problem)
                 is_sound = False
@@ -85,18 +84,17 @@ def _rule(user: str, client: str, key: str, value: int) -> str:
     return f"- {{user: {user}, client_id: {client}, type: {key}, value: {value}}}\n"
 
 
-def _measured(at: Place, client_ids: int, rules: int, *, is_skewed: bool) -> tuple[Measured, int]:
-    """The rounds of a case, and the bytes of the largest value of its state."""
+def _measured(at: Place, client_ids: int, rules: int, *, is_skewed: bool) -> Measured:
     population = Population(client_ids, client_ids, is_skewed)
     name = f"ids-{client_ids}-rules-{rules}{'-skewed' if is_skewed else ''}"
     case = Case(name, population, quota_rules(rules, population))
     place = preload(case, at, SIZE.warm_up)
-    found, largest = measure(case, place, SIZE), largest_state(place)
+    found = measure(case, place, SIZE)
     shutil.rmtree(place.root)
-    return found, largest
+    return found
 
 
-def _figures(found: Measured, largest: int, base: float) -> dict[str, Cell]:
+def _figures(found: Measured, base: float) -> dict[str, Cell]:
     peak = found.peak_bytes
     return {
         "lines_per_s": found.lines_per_s,
@@ -104,7 +102,6 @@ def _figures(found: Measured, largest: int, base: float) -> dict[str, Cell]:
         "cpu_us": cpu_cells(found.rounds)["cpu_us"],
         "driver_gb": round((peak["jvm"] + peak["driver"]) / 1e9, 2),
         "workers_gb": round(peak["workers"] / 1e9, 2),
-        "state_kb": round(largest / 1e3),
         "reconciled": "no" if found.problems else "yes",
     }
 
