@@ -115,7 +115,7 @@ class EpisodeFold:
         # One version of the table for the check, the read and the commit: what another driver commits in between
         # makes this commit fail.
         table = self._commits.newest()
-        if batch.is_in(table):
+        if self._commits.is_in(table, batch):
             return
         if self._open is None or self._open_at != table.version():
             self._open = _open_in(table, self._settings.cluster_id)
@@ -134,7 +134,9 @@ class EpisodeFold:
         gone = self._open.filter(pc.invert(pc.is_in(self._open["episode_id"], found["episode_id"])))
         if changed.num_rows or gone.num_rows:
             on = ON_SAME if self._may_be_ended(changed) else _OPEN_ONLY
+            following = table.version() + 1
             _write(table, violation_rows(changed), violation_rows(gone), on, batch)
+            self._commits.made(following, batch)
 
     def _may_be_ended(self, changed: pa.Table) -> bool:
         """Whether one that was not open may be in the table and have ended, because its second is told late."""

@@ -62,6 +62,8 @@ class BatchCommits:
         self._is_seen = False
         self._synced = 0
         """The newest version that the disk has, as far as this object made it."""
+        self._own: tuple[int, MicroBatch] | None = None
+        """The version that the last commit of this object made, if nothing came in between."""
 
     def newest(self) -> DeltaTable:
         """The table as it is now."""
@@ -78,7 +80,23 @@ class BatchCommits:
 
     def has(self, batch: MicroBatch) -> bool:
         """Whether a micro-batch has been committed, by this run or by one before."""
-        return batch.is_in(self.newest())
+        return self.is_in(self.newest(), batch)
+
+    def is_in(self, table: DeltaTable, batch: MicroBatch) -> bool:
+        """Whether a micro-batch, or a later one of the same query, has been committed to a table as it was opened.
+
+        To answer, deltalake reads each entry of the log since the last checkpoint, on an object store up to a hundred
+        requests. Nothing is read if the newest commit is the last one of this object.
+        """
+        if self._own is not None and self._own[0] == table.version():
+            own = self._own[1]
+            if own.query_id == batch.query_id:
+                return own.number >= batch.number
+        return batch.is_in(table)
+
+    def made(self, version: int, batch: MicroBatch) -> None:
+        """Remember a commit: the version after the one that it was made on, and what it carries."""
+        self._own = (version, batch)
 
     def add(self, parts: Sequence[Part], batch: MicroBatch, *, is_news: bool = True) -> None:
         """Commit files that were written for a micro-batch, once; files that come second are removed.
@@ -104,7 +122,8 @@ class BatchCommits:
 
         def append() -> None:
             is_first, table = next(attempts) == 1, self.newest()
-            if batch.is_in(table):
+            following = table.version() + 1
+            if self.is_in(table, batch):
                 # An attempt before may have made the commit, and only its answer was lost.
                 if is_first:
                     self.discard(parts)
@@ -116,6 +135,7 @@ class BatchCommits:
                 partition_by=list(self._declared.partition_by),
                 commit_properties=batch.properties,
             )
+            self.made(following, batch)
 
         committed(append, _ATTEMPTS)
         self.sync(has_files=False)

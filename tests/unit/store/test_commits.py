@@ -192,3 +192,30 @@ def test_a_write_that_lost_a_race_is_done_again_five_times_at_most() -> None:
     ):
         retried(lambda: lose(9))
     assert len(tries) == 5
+
+
+def test_the_log_is_read_for_a_number_only_after_commits_of_others(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    ask = DeltaTable.transaction_version
+
+    def counted(table: DeltaTable, query_id: str) -> int | None:
+        asked.append(table.version())
+        return ask(table, query_id)
+
+    monkeypatch.setattr(DeltaTable, "transaction_version", counted)
+    first, second = BatchCommits(settings, DECISIONS), BatchCommits(settings, DECISIONS)
+    for number in range(3):
+        first.add(written(settings, decision(number)), MicroBatch("q", number))
+    assert asked == [0]
+    second.add(written(settings, decision(3)), MicroBatch("q", 3))
+    # Version 4 is not its own: it looks, finds that its micro-batch is there, and writes nothing.
+    first.add(written(settings, decision(3)), MicroBatch("q", 3))
+    assert asked == [0, 3, 4]
+    first.add(written(settings, decision(4)), MicroBatch("q", 4))
+    first.add(written(settings, decision(4)), MicroBatch("q", 4))  # its own: known without a look
+    assert asked == [0, 3, 4, 4]
+    assert only(rows_of(settings, "decisions"), "second") == [
+        (T0_MS + 1_000 * number,) for number in range(5)
+    ]
