@@ -220,7 +220,7 @@ class Pieces:
 
 def _shard_of(number: int, shards: int) -> int:
     """The same in every process and release. Of names that differ in digits a plain CRC would leave shards empty."""
-    return (number * 0x9E3779B1 % 2**32 >> 8) % shards
+    return ((number * 0x9E3779B1 & 0xFFFFFFFF) >> 8) % shards
 
 
 def _each_once(values: Sequence[Any], places: Sequence[int]) -> tuple[list[Any], list[int]]:
