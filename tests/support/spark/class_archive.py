@@ -47,7 +47,7 @@ def _make() -> int:
     done = subprocess.run(
         command,
         cwd=ROOT,
-        env={**os.environ, **quick_environment()},
+        env={**os.environ, "PYTHONPATH": str(ROOT), **quick_environment()},
         capture_output=True,
         text=True,
         timeout=300,
@@ -55,6 +55,7 @@ def _make() -> int:
     )
     if done.returncode or not ARCHIVE.is_file():
         # The tests run without it too.
+        ARCHIVE.unlink(missing_ok=True)
         print(f"tests: no archive of Spark's classes: {done.stderr[-500:]}", file=sys.stderr)
     return 0
 
