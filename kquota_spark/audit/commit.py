@@ -36,7 +36,6 @@ _NEWEST = "newest_ms"
 _QUERY_ID = "sql.streaming.queryId"
 """The local property in which Spark keeps it for the thread of the query."""
 _DECLARED = {table.name: table for table in TABLES}
-_NO_PIECES = pieces_of(DECISIONS.arrow_schema().empty_table(), 0)
 
 
 class Sink:
@@ -132,4 +131,5 @@ def _reported_judged(reports: Iterable[TaskReport]) -> Judged:
     of_decisions = [each for each in reports if each.table == DECISIONS.name]
     pieces = [pa.ipc.open_stream(each.pieces).read_all() for each in of_decisions]
     newest = [place for each in of_decisions for place in each.newest]
-    return judged_of(pa.concat_tables([_NO_PIECES, *pieces]), newest)
+    none = () if pieces else (pieces_of(DECISIONS.arrow_schema().empty_table(), 0),)
+    return judged_of(pa.concat_tables([*pieces, *none]), newest)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 MAX_NAMES = 20
 LOG = "log"
 LOG_SILENCE_MS = 600_000
-"""So long after the log's last word JMX tells of violations instead."""
+"""Time without decisions from the log after which JMX reports violations instead, ms."""
 BUCKET_COLUMNS = ("cluster_id", "broker_id", "quota_type", "bucket_user", "bucket_client_id", "bucket_tags")
 _KEY = ", ".join(BUCKET_COLUMNS)
 
@@ -61,13 +61,14 @@ _COLUMNS: Mapping[str, tuple[str, str]] = {
     "observed_throttled_requests": _sum("observed_throttled_requests", "observed_throttled_requests"),
     "observed_longest_throttle_ms": ("observed_throttle_ms", "max(observed_longest_throttle_ms)"),
 }
-"""Of a piece: what a violated second of `decisions` has there, and how pieces add up. Times in epoch ms.
+"""For each column of a piece: its SQL for one violated second of `decisions`, and for several pieces.
 
-A sum is null where no piece tells; rule and level are those of the start, the source is that of the end.
+Times are epoch ms. A sum is null if it is null in all pieces. Rule and level come from the start, the source from the
+end.
 """
 PIECE_COLUMNS = (*BUCKET_COLUMNS, *_COLUMNS)
 TELLER = f"case quota_type when '{QuotaType.CONTROLLER_MUTATION}' then {CONTROLLER_ID} else broker_id end"
-"""Of mutations there is one bucket in the cluster, whichever broker's JMX shows it."""
+"""SQL: the broker of a bucket. A cluster has one bucket of mutations, and the JMX of every broker may show it."""
 
 
 def violated_sql(decisions: str) -> str:
@@ -77,10 +78,10 @@ def violated_sql(decisions: str) -> str:
 
 
 def of_one_source_sql(pieces: str, told: str) -> str:
-    """SQL: the pieces of one source, where log and JMX tell of the same second.
+    """SQL: the pieces that count, of those from the log and from JMX.
 
-    Both see the same violation, at their own seconds. The log, which misses nothing, counts; when it has said nothing
-    for `LOG_SILENCE_MS`, the shipper is away or there is none, and JMX counts. Pieces of JMX are single seconds.
+    Both report the same violation, at their own seconds. The log misses nothing, so it counts. After `LOG_SILENCE_MS`
+    without the log, JMX counts. Pieces of JMX are single seconds.
 
     Args:
         pieces: name of a table or view.

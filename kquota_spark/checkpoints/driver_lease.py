@@ -165,9 +165,8 @@ class Lease(Hold):
 
     def _beat_on(self) -> None:
         while self._problem is None and not self._is_ended.wait(self._lease_s / _BEATS):
-            with suppress(
-                UserError
-            ):  # a store that does not answer is asked again; an overtaken one is noted
+            # A store that does not answer is asked again. A newer lease is noted in `_problem`.
+            with suppress(UserError):
                 self.beat()
 
     def _overtaken(self, newest: int) -> str:

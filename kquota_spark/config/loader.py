@@ -63,8 +63,7 @@ _SELDOM = {"storage_options"}
 """What an unknown key is hardly meant for: `kquota freeze` needs it, and says if it cannot reach the tables."""
 _POSITIVE = {
     "max_lines_per_trigger", "quota_window_num", "quota_window_size_seconds", "shuffle_partitions",
-    "state_shards",
-    "controller_quota_window_num", "controller_quota_window_size_seconds",
+    "state_shards", "controller_quota_window_num", "controller_quota_window_size_seconds",
     "raw_text_limit_bytes", "trigger", "session_timeout", "connect_timeout",
     "known_through_interval", "heartbeat_interval", "interval", "leaders_interval", "allowed_lateness",
     "poll_interval", "ask_interval", "lease_time", "gate_silence", "behind_after", "messages_per_hour",

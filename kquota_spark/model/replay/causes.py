@@ -82,6 +82,12 @@ def are_far_below(
     """Whether all are so far below the lowest of their limits that `causes_of` finds nothing, whatever the windows are.
 
     No window is shorter than the shortest, and each cause is within the length of a sample or the largest requests.
+
+    Args:
+        totals: amount in the window after each request.
+        amounts: of each request.
+        least_per_ms: the lowest of their limits, amount per ms.
+        config: of the ring.
     """
     _, _, size_ms, _, shortest_ms = config.lengths
     least_ms = shortest_ms - (size_ms if size_ms > MARGIN_MS else MARGIN_MS)
@@ -96,7 +102,15 @@ def causes_of(
     windows_ms: Sequence[int],
     config: RateConfig,
 ) -> list[Cause | None]:
-    """Why a verdict could be the other one, as far as its own moment and its neighbours tell."""
+    """The causes by which each verdict could be the other one, as far as its moment and its neighbours show.
+
+    Args:
+        points: the requests, in `Point` order.
+        allowed: limit of each, amount per ms.
+        totals: amount in the window after each.
+        windows_ms: length of the window of each, ms.
+        config: of the ring.
+    """
     causes: list[Cause | None] = [None] * len(points)
     most = 2 * max(point[4] for point in points)
     size_ms = config.window_ms
@@ -172,6 +186,13 @@ def mark_unsized(
     """Mark requests under a limit that can have one in their ring of which nothing says how much it took.
 
     From the beginning of its second, so that the order within a few milliseconds decides nothing.
+
+    Args:
+        causes: one per request; changed in place.
+        points: the requests.
+        allowed: limit of each, amount per ms.
+        unsized_ms: time of the last request without a size before these, epoch ms; 0 for none.
+        horizon_ms: how long a ring remembers, ms.
 
     Returns:
         Time of the last one without a size, `unsized_ms` if there is none among these.
