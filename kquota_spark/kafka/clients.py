@@ -98,9 +98,9 @@ def kafka_errors(said: Callable[[KafkaError], UserError], *, unless: int | None 
             raise said(reason) from error
 
 
-def bad_options(name: str = "kafka.options") -> AbstractContextManager[None]:
-    """`kafka_errors` while a client is made of properties that the user gave by this name."""
-    return kafka_errors(lambda reason: UserError(f"{name}: {reason.str()}"))
+def bad_options() -> AbstractContextManager[None]:
+    """`kafka_errors` while a client is made of the user's `kafka.options`."""
+    return kafka_errors(lambda reason: UserError(f"kafka.options: {reason.str()}"))
 
 
 def is_of_group(reason: KafkaError) -> bool:

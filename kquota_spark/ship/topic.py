@@ -147,7 +147,12 @@ class KafkaTopic:
             "client.id": client_id,
             "error_cb": self._on_error,
         }
-        with kafka_clients.bad_options(options_name):
+
+        def unusable(reason: KafkaError) -> UserError:
+            # That there is no right to be idempotent may already be known when the client is made.
+            return UserError(f"{options_name}: {self._reason(reason)}")
+
+        with kafka_clients.kafka_errors(unusable):
             self._check(kafka_clients.admin(config), ANSWER_WITHIN_S if timeout_s is None else timeout_s)
             self._producer = kafka_clients.producer({**config, "on_delivery": self._on_failed_delivery})
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
 from kquota_spark.cli.main import main
 from kquota_spark.errors import UserError
@@ -115,6 +116,21 @@ def test_a_bad_producer_option_is_told(options: dict[str, str], problem: str) ->
     with pytest.raises(UserError) as raised:
         KafkaTopic("127.0.0.1:1", "t", client_id="c", options=options, timeout_s=1)
     assert str(raised.value).startswith(problem)
+
+
+def test_a_right_that_is_found_missing_while_the_client_is_made_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # When the broker refuses depends on time: seen once in 40 runs before the first question.
+    def refused(_: object) -> None:
+        raise KafkaException(KafkaError(KafkaError.CLUSTER_AUTHORIZATION_FAILED, "no producer id"))
+
+    monkeypatch.setattr("kquota_spark.kafka.clients.admin", refused)
+    with pytest.raises(UserError) as raised:
+        KafkaTopic("127.0.0.1:1", "t", client_id="c", options={}, timeout_s=1)
+    assert str(raised.value) == (
+        "ship.options: no producer id: grant Write on the topic t to the user of ship.options"
+    )
 
 
 def test_kafka_that_does_not_answer_at_the_start_is_told(
