@@ -54,11 +54,10 @@ def before_checks(settings: Settings, now_ms: int) -> Iterator[Check]:
 
 def _spark() -> Check:
     # Looked up, not imported: a second of start-up, and nothing of it is needed here.
-    missing = [name for name in ("pyspark", "delta") if importlib.util.find_spec(name) is None]
-    if missing:
-        evidence = f"{', '.join(missing)} not installed here"
-        return warn("Spark", evidence, "pip install kquota-spark[spark] where spark-submit runs")
-    return ok("Spark", "pyspark and delta-spark are installed")
+    if importlib.util.find_spec("pyspark") is None:
+        advice = "pip install kquota-spark[spark] where spark-submit runs"
+        return warn("Spark", "pyspark is not installed here", advice)
+    return ok("Spark", "pyspark is installed")
 
 
 def _soon(settings: Settings) -> Settings:
