@@ -92,11 +92,14 @@ class SparkCluster:
         kill([self.processes[node]])
 
     def alive_nodes(self) -> int:
-        """How many nodes the master believes in; 0 if it does not answer."""
+        """How many nodes the master believes in; 0 if it does not answer.
+
+        A master that is just starting answers with its page, and not with JSON.
+        """
         try:
             with urllib.request.urlopen(f"http://{_HOST}:{self.page}/json/", timeout=2) as answer:
                 return int(json.load(answer)["aliveworkers"])
-        except OSError:
+        except (OSError, json.JSONDecodeError):
             return 0
 
 
