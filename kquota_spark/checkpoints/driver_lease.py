@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -27,6 +27,7 @@ from kquota_spark.checkpoints.notes import read_note, write_note
 from kquota_spark.config.roots import local_path
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
+from kquota_spark.process.clock import now_ms
 from kquota_spark.process.notices import say as say_plainly
 from kquota_spark.store.storage import place_of
 
@@ -44,13 +45,27 @@ class StoppedWaitingError(UserError):
 
 
 class Beat(msgspec.Struct, frozen=True):
-    """What the holder of a lease says of itself; `count` differs each time."""
+    """The note of a lease's holder; `count` differs each time.
+
+    Its times are epoch ms by the holder's clock, for people: no driver decides by them. Older releases wrote none.
+    """
 
     number: int
     count: int
     host: str
     pid: int
     is_released: bool = False
+    since_ms: int | None = None
+    """When the holder took the lease."""
+    renewed_ms: int | None = None
+    """When it wrote this note."""
+
+
+class LeaseHolder(NamedTuple):
+    """The newest number of a lease, and the newest note of its holder; None if there is no note of this number."""
+
+    number: int
+    beat: Beat | None
 
 
 class Sight(Enum):
@@ -113,7 +128,7 @@ class Lease(Hold):
         self._settings, self._root = settings, root
         self._path = _note_path(root, name)
         self._lease_s = settings.stream.lease_time / 1_000
-        self._count, self._beaten_s = 0, time.monotonic()
+        self._count, self._beaten_s, self._since_ms = 0, time.monotonic(), now_ms()
         self._problem: UserError | None = None
         self._is_ended, self._lock = threading.Event(), threading.Lock()
         self._thread = threading.Thread(target=self._beat_on, name=f"lease-{name}", daemon=True)
@@ -130,7 +145,15 @@ class Lease(Hold):
                 self._problem = UserError(self._overtaken(newest))
                 raise self._problem
             self._count += 1
-            noted = Beat(self.number, self._count, socket.gethostname(), os.getpid(), is_released)
+            noted = Beat(
+                self.number,
+                self._count,
+                socket.gethostname(),
+                os.getpid(),
+                is_released,
+                self._since_ms,
+                now_ms(),
+            )
             write_note(self._settings, self._path, msgspec.json.encode(noted))
             self._beaten_s = time.monotonic()
 
@@ -223,6 +246,26 @@ def taken_lease(
             say(f"{root}: waiting up to {seconds} for a sign of life of its driver (pid {holder})")
         if is_stopped(_POLL_S):
             raise StoppedWaitingError(f"{root}: stopped while waiting for another driver")
+
+
+def lease_holder(settings: Settings, root: str, name: str) -> LeaseHolder | None:
+    """Read who took a lease last, without waiting; None if it was never taken, as on a local disk.
+
+    Args:
+        settings: how to reach the store.
+        root: path or URI below which the leases are.
+        name: of the lease.
+
+    Raises:
+        UserError: the store does not answer.
+    """
+    if local_path(root) is not None:
+        return None
+    number = LeaseTable(settings, place_of(root, "leases")).number(name)
+    if number == 0:
+        return None
+    beat = _noted(settings, _note_path(root, name))
+    return LeaseHolder(number, beat if beat is not None and beat.number == number else None)
 
 
 def _note_path(root: str, name: str) -> str:

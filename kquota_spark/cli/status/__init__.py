@@ -1,4 +1,4 @@
 """`kquota status`: one line for each part of the installation.
 
-In reading order: part, of_tables, of_enforcement, command.
+In reading order: part, of_tables, of_lease, of_enforcement, command.
 """

@@ -55,6 +55,7 @@ def run_status(options: argparse.Namespace) -> int:
 def all_parts(settings: Settings, place: SettingsPlace, time_ms: int) -> Iterator[Part]:
     """Every part; one that cannot be asked is a line as well."""
     from kquota_spark.cli.status.of_enforcement import HolderQuestion, enforcer_part, freeze_part, lifted_part
+    from kquota_spark.cli.status.of_lease import lease_parts
     from kquota_spark.cli.status.of_tables import parts_of_tables
     from kquota_spark.enforcement.edges.log import EnforcementLog
 
@@ -63,6 +64,7 @@ def all_parts(settings: Settings, place: SettingsPlace, time_ms: int) -> Iterato
         yield from parts_of_tables(settings, place, time_ms)
     except UserError as error:
         yield Part("tables", State.FAIL, str(error))
+    yield from lease_parts(settings, place, time_ms)
     try:
         log = EnforcementLog(settings).entries()
     except UserError as error:

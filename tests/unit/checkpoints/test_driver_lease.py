@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from kquota_spark.audit.past.maintain import maintain
+from kquota_spark.checkpoints import driver_lease
 from kquota_spark.checkpoints.driver_lease import (
     Beat,
     Hold,
@@ -18,6 +19,7 @@ from kquota_spark.checkpoints.driver_lease import (
     Sight,
     StoppedWaitingError,
     Watched,
+    lease_holder,
     only_driver,
     taken_lease,
 )
@@ -178,6 +180,21 @@ def test_a_driver_that_was_paused_finds_the_newer_lease_and_ends_with_one_line(s
         successor.require()
         note = read_note(settings, f"{settings.checkpoints}/log.lease.json") or b""
         assert b'"number":2' in note
+
+
+@pytest.mark.parametrize("settings", ["s3"], indirect=True)
+def test_the_note_of_a_holder_has_the_times_for_kquota_status(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times_ms = iter([1_000, 2_000, 12_000])
+    monkeypatch.setattr(driver_lease, "now_ms", lambda: next(times_ms))
+    assert lease_holder(settings, settings.checkpoints, "log") is None
+    lease = taken(settings, Clock())
+    assert lease_holder(settings, settings.checkpoints, "log") == (1, None)
+    for count, renewed_ms in ((1, 2_000), (2, 12_000)):
+        lease.beat()
+        written = Beat(1, count, socket.gethostname(), os.getpid(), since_ms=1_000, renewed_ms=renewed_ms)
+        assert lease_holder(settings, settings.checkpoints, "log") == (1, written)
 
 
 def test_a_program_that_is_asked_to_end_while_it_waits_ends(settings: Settings) -> None:
