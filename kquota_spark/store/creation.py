@@ -23,11 +23,17 @@ _WRITTEN_BY_THE_JOB: tuple[Table, ...] = (
     REQUESTS, USAGE, DECISIONS, VIOLATIONS, JMX_SAMPLES, BROKER_CONFIGS, LOG_GAPS
 )  # fmt: skip
 _FIRST_VERSION = 1
-_PROPERTIES = {VIOLATIONS.name: {"delta.targetFileSize": "524288"}}
-"""A merge writes a file again as soon as one of its episodes goes on.
+_STATISTICS = "delta.dataSkippingStatsColumns"
+_PROPERTIES = {
+    VIOLATIONS.name: {"delta.targetFileSize": "524288"},
+    LOG_GAPS.name: {_STATISTICS: ",".join(LOG_GAPS.skip_by)},
+}
+"""Properties that tables of an older release get too.
 
-In files of some thousand rows most soon hold ended episodes only. In one file per date, each micro-batch would write
-all episodes of the day again.
+A merge into `violations` writes a file again as soon as one of its episodes goes on. In files of some thousand rows
+most soon hold ended episodes only. In one file per date, each micro-batch would write all episodes of the day again.
+
+`log_gaps` had no statistics, so each look read all of its files.
 """
 
 
@@ -57,7 +63,7 @@ def create_table(settings: Settings, declared: Table) -> None:
             description=declared.grain,
             configuration=declared.log_properties
             | {
-                "delta.dataSkippingStatsColumns": ",".join(declared.skip_by),
+                _STATISTICS: ",".join(declared.skip_by),
                 VERSION_PROPERTY: str(SCHEMA_VERSION),
                 **_PROPERTIES.get(declared.name, {}),
             },

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from kquota_spark.schema.columns import Column, Table
@@ -14,6 +14,7 @@ from kquota_spark.schema.columns import Column, Table
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
+ValueT = TypeVar("ValueT", int, str, datetime)
 _SQL_TYPES = {
     "string": "VARCHAR",
     "boolean": "BOOLEAN",
@@ -47,8 +48,15 @@ def files_of(delta: DeltaTable, time_column: str | None) -> list[TableFile]:
     return [TableFile(path, _epoch_ms(time)) for path, time in zip(paths, newest, strict=True)]
 
 
-def paths_within(delta: DeltaTable, column: str, low: int, high: int) -> list[str]:
-    """The files of a snapshot that may hold rows with a value from `low` to `high`, exclusive, by their statistics."""
+def paths_within(delta: DeltaTable, column: str, low: ValueT, high: ValueT) -> list[str]:
+    """The files of a snapshot that may hold rows with a value in a range, by their statistics.
+
+    Args:
+        delta: the snapshot.
+        column: a column with statistics; without them all files are returned.
+        low: the least value, of the column's own type: a number, a text or a time with UTC.
+        high: the end of the range, exclusive.
+    """
     actions = delta.get_add_actions(flatten=True)
     paths: list[str] = list(actions.column("path").to_pylist())
     if f"min.{column}" not in actions.schema.names:

@@ -12,7 +12,8 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Protocol
 
-from kquota_spark.audit.gaps.log_gaps import LogGap, Look, record_gaps
+from kquota_spark.audit.gaps.gap_rows import LogGap
+from kquota_spark.audit.gaps.log_gaps import Look, record_gaps
 from kquota_spark.checkpoints.checkpoints import KEPT_BATCHES
 from kquota_spark.config.settings import Settings
 from kquota_spark.model.replay.log_beginning import BrokerLines, Restarts

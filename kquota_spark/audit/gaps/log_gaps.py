@@ -7,12 +7,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from typing import NamedTuple
 from urllib.parse import unquote
 
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
-
+from kquota_spark.audit.gaps.gap_rows import LogGap, files_since, write_gaps
 from kquota_spark.audit.gaps.lost_offsets import heard_from, looked_through, lost_offsets, note_compared
 from kquota_spark.config.settings import Settings
 from kquota_spark.config.windows import rate_config
@@ -36,14 +34,9 @@ from kquota_spark.schema.gap_tables import (
     SHIPPER_LOST_LINES,
 )
 from kquota_spark.schema.tables import REQUESTS
-from kquota_spark.store.durable import sync_commit
 from kquota_spark.store.following import DeltaCommits, NewCommits
-from kquota_spark.store.reading import Tables, open_tables
-from kquota_spark.store.rows import arrow_rows, rows_in_ms
+from kquota_spark.store.reading import Tables
 from kquota_spark.store.storage import (
-    OvertakenError,
-    arrow_files,
-    committed,
     delta_errors,
     delta_table,
     file_system,
@@ -57,6 +50,11 @@ where kind = 'gap' and cluster_id = $1 and not {set_aside}
     select (broker_id, epoch_ms(from_time), epoch_ms(to_time)) from log_gaps where cluster_id = $1
   ) order by all
 """
+_EARLIEST = """
+select min(case kind when 'gap' then record_time_ms else log_time_ms end) from requests
+where kind in ('gap', 'unreadable') and cluster_id = $1
+"""
+"""Epoch ms. A row of `log_gaps` that ends before it neither is one of these gaps nor covers one of these lines."""
 _CUT = """
 select broker_id, min(log_time_ms) from requests
 where kind = 'unreadable' and log_time_ms is not null and api_key is null and broker_id is not null
@@ -83,21 +81,6 @@ qualify row_number() over (
   partition by beginning.broker_id order by record_time_ms, correlation_id, connection
 ) <= $5 order by all
 """
-
-
-_BEGINNINGS = (MID_STREAM, BROKER_START)
-_ATTEMPTS = 5
-_MOST_FILES = 50
-"""Maximum files of `log_gaps` before they are put together: each new gap adds one, and each look reads them all."""
-
-
-class LogGap(NamedTuple):
-    """A row of `log_gaps`; times in epoch ms."""
-
-    broker_id: int
-    from_ms: int
-    to_ms: int
-    reason: str
 
 
 class Look(NamedTuple):
@@ -137,67 +120,9 @@ def record_gaps(settings: Settings, look: Look | None = None) -> list[str]:
     found += [LogGap(*around, loss.reason) for loss in compared.losses for around in loss.brokers]
     found += () if look is None else look.restarts
     if found:
-        found = _written(settings, found)
+        found = write_gaps(settings, found)
     note_compared(settings, compared, unseen.version, heard_from_ms)
     return [*(loss.note for loss in compared.losses), *_notes(settings, found)]
-
-
-def _written(settings: Settings, gaps: list[LogGap]) -> list[LogGap]:
-    """Write the gaps that are not in the table yet; those that were written.
-
-    Each append carries the next number. Of two drivers that append at the same time deltalake refuses the second one,
-    which then looks again.
-    """
-    path, writer = place_of(settings.tables, LOG_GAPS.name), f"{LOG_GAPS.name} {settings.cluster_id}"
-
-    def append() -> list[LogGap]:
-        table = delta_table(settings, LOG_GAPS.name)
-        new = _not_in(table, settings.cluster_id, gaps)
-        if new:
-            number = (table.transaction_version(writer) or 0) + 1
-            columns = ("broker_id", "from_time", "to_time", "reason")
-            rows = [
-                {"cluster_id": settings.cluster_id, **dict(zip(columns, gap, strict=True))} for gap in new
-            ]
-            once = CommitProperties(app_transactions=[Transaction(writer, number)])
-            write_deltalake(table, arrow_rows(LOG_GAPS, rows), mode="append", commit_properties=once)
-            sync_commit(table)
-        return new
-
-    with delta_errors(f"{path}: cannot be written"):
-        new = committed(append, _ATTEMPTS)
-    if new:
-        _compact(settings)
-    return new
-
-
-def _compact(settings: Settings) -> None:
-    """Put the files of `log_gaps` together if they are many, unless another driver does.
-
-    Rows are written anew: of two of deltalake's own compactions at the same time it takes both, and each row twice.
-    """
-    path = place_of(settings.tables, LOG_GAPS.name)
-    with suppress(OvertakenError), delta_errors(f"{path}: its files cannot be put together"):
-        table = delta_table(settings, LOG_GAPS.name)
-        if len(table.file_uris()) > _MOST_FILES:
-            rows = table.to_pyarrow_table(filesystem=arrow_files(table))
-            write_deltalake(table, rows, mode="overwrite")
-            sync_commit(table)
-
-
-def _not_in(table: DeltaTable, cluster_id: str, gaps: list[LogGap]) -> list[LogGap]:
-    """Those that a version of the table does not have; a log has one beginning."""
-    known = {
-        LogGap(row["broker_id"], row["from_time"], row["to_time"], row["reason"])
-        for row in rows_in_ms(table.to_pyarrow_dataset(filesystem=arrow_files(table)).to_table())
-        if row["cluster_id"] == cluster_id
-    }
-    begun = {gap.broker_id for gap in known if gap.reason in _BEGINNINGS}
-    return [
-        gap
-        for gap in gaps
-        if gap not in known and (gap.reason not in _BEGINNINGS or gap.broker_id not in begun)
-    ]
 
 
 def _notes(settings: Settings, gaps: Iterable[LogGap]) -> list[str]:
@@ -230,11 +155,15 @@ def _in_rows(settings: Settings, unseen: Unseen) -> tuple[list[LogGap], dict[int
     heard_from_ms = heard_from(settings)
     if unseen.paths == ():
         return [], heard_from_ms
-    with open_tables(settings, LOG_GAPS.name) as tables:
+    with Tables(settings) as tables:
         if unseen.paths is None:
             tables.open(REQUESTS.name)
         else:
             tables.open_files(REQUESTS.name, unseen.paths)
+        earliest_ms = tables.query(_EARLIEST, [settings.cluster_id]).rows[0][0]
+        with delta_errors(f"{place_of(settings.tables, LOG_GAPS.name)}: cannot be read"):
+            known = files_since(delta_table(settings, LOG_GAPS.name), earliest_ms)
+        tables.open_files(LOG_GAPS.name, known)
         told = tables.query(_judged(settings, _TOLD), [settings.cluster_id]).rows
         found = [LogGap(broker_id, from_ms, to_ms, SHIPPER_LOST_LINES) for broker_id, from_ms, to_ms in told]
         found += _cuts(settings, tables)

@@ -1,0 +1,162 @@
+"""Rows of `log_gaps`: appended once each, put together when their files are many, and found without reading old ones.
+
+Each reason has files of its own. So their statistics tell the beginnings of logs, which count however old they are,
+from gaps, which count for as long as verdicts may depend on them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+
+from kquota_spark.config.settings import Settings
+from kquota_spark.schema.gap_tables import BROKER_START, LOG_GAPS, MID_STREAM
+from kquota_spark.store.durable import sync_commit
+from kquota_spark.store.files import paths_within
+from kquota_spark.store.parts import dataset_of
+from kquota_spark.store.rows import arrow_rows, rows_in_ms
+from kquota_spark.store.storage import OvertakenError, committed, delta_errors, delta_table, place_of
+
+_BEGINNINGS = (MID_STREAM, BROKER_START)
+_ATTEMPTS = 5
+_MOST_FILES = 50
+"""Maximum small files of one reason in `log_gaps` before they are put together: each new gap adds one."""
+_FULL_ROWS = 1_000
+"""A file with so many rows is not small. It is written anew only if a small one has gaps as old as its own."""
+
+
+class LogGap(NamedTuple):
+    """A row of `log_gaps`; times in epoch ms."""
+
+    broker_id: int
+    from_ms: int
+    to_ms: int
+    reason: str
+
+
+def write_gaps(settings: Settings, gaps: list[LogGap]) -> list[LogGap]:
+    """Write the gaps that `log_gaps` does not have yet.
+
+    Args:
+        settings: where the table is, and the cluster.
+        gaps: found by this look; some may be in the table already.
+
+    Returns:
+        Those that were written.
+
+    Raises:
+        UserError: the table cannot be read or written.
+    """
+    by_reason: dict[str, list[LogGap]] = defaultdict(list)
+    for gap in gaps:
+        by_reason[gap.reason].append(gap)
+    return [gap for reason, found in by_reason.items() for gap in _appended(settings, reason, found)]
+
+
+def _appended(settings: Settings, reason: str, gaps: list[LogGap]) -> list[LogGap]:
+    """Append the gaps of one reason that are not in the table yet; those that were appended.
+
+    Each append carries the next number. Of two drivers that append at the same time deltalake refuses the second one,
+    which then looks again.
+    """
+    path, writer = place_of(settings.tables, LOG_GAPS.name), f"{LOG_GAPS.name} {settings.cluster_id}"
+
+    def append() -> list[LogGap]:
+        table = delta_table(settings, LOG_GAPS.name)
+        new = _not_in(settings, table, gaps)
+        if new:
+            number = (table.transaction_version(writer) or 0) + 1
+            columns = ("broker_id", "from_time", "to_time", "reason")
+            rows = [
+                {"cluster_id": settings.cluster_id, **dict(zip(columns, gap, strict=True))} for gap in new
+            ]
+            once = CommitProperties(app_transactions=[Transaction(writer, number)])
+            write_deltalake(table, arrow_rows(LOG_GAPS, rows), mode="append", commit_properties=once)
+            sync_commit(table)
+        return new
+
+    with delta_errors(f"{path}: cannot be written"):
+        new = committed(append, _ATTEMPTS)
+    if new:
+        _compact(settings, reason)
+    return new
+
+
+def _compact(settings: Settings, reason: str) -> None:
+    """Put the small files of one reason together if they are many, unless another driver does.
+
+    Rows are written anew: of two of deltalake's own compactions at the same time it takes both, and each row twice.
+    Full files of older gaps are not opened.
+    """
+    path = place_of(settings.tables, LOG_GAPS.name)
+    with suppress(OvertakenError), delta_errors(f"{path}: its files cannot be put together"):
+        table = delta_table(settings, LOG_GAPS.name)
+        actions = pa.table(table.get_add_actions(flatten=True))
+        if "min.to_time" not in actions.schema.names:
+            return
+        of_reason = {*paths_within(table, "reason", *_only(reason))}
+        columns = (actions[name].to_pylist() for name in ("path", "num_records", "min.to_time"))
+        earliest = [
+            time or _time(0)  # a file of an older release has no statistics of its times
+            for name, rows, time in zip(*columns, strict=True)
+            if name in of_reason and (rows or 0) < _FULL_ROWS
+        ]
+        if len(earliest) > _MOST_FILES:
+            from_ms = round(min(earliest).timestamp() * 1_000)
+            since = paths_within(table, "to_time", *_since(from_ms))
+            rows = _rows_in(settings, of_reason.intersection(since))
+            is_replaced = (pc.field("reason") == reason) & (pc.field("to_time") >= _time(from_ms))
+            wanted = f"reason = '{reason}' and to_time >= '{_time(from_ms).isoformat()}'"
+            write_deltalake(table, rows.filter(is_replaced), mode="overwrite", predicate=wanted)
+            sync_commit(table)
+
+
+def _not_in(settings: Settings, table: DeltaTable, gaps: list[LogGap]) -> list[LogGap]:
+    """Those that a version of the table does not have; a log has one beginning."""
+    known = {
+        LogGap(row["broker_id"], row["from_time"], row["to_time"], row["reason"])
+        for row in rows_in_ms(_rows_in(settings, files_since(table, min(gap.to_ms for gap in gaps))))
+        if row["cluster_id"] == settings.cluster_id
+    }
+    begun = {gap.broker_id for gap in known if gap.reason in _BEGINNINGS}
+    return [
+        gap
+        for gap in gaps
+        if gap not in known and (gap.reason not in _BEGINNINGS or gap.broker_id not in begun)
+    ]
+
+
+def files_since(table: DeltaTable, from_ms: int | None) -> set[str]:
+    """Files that may have the beginning of a log, or a gap that ends at this time or later, epoch ms; None for none.
+
+    The beginnings are some rows per broker, however old the table is.
+    """
+    found = {path for reason in _BEGINNINGS for path in paths_within(table, "reason", *_only(reason))}
+    return found if from_ms is None else found.union(paths_within(table, "to_time", *_since(from_ms)))
+
+
+def _only(text: str) -> tuple[str, str]:
+    """The range that has this text alone, its end exclusive."""
+    return text, f"{text}\0"
+
+
+def _since(from_ms: int) -> tuple[datetime, datetime]:
+    return _time(from_ms), datetime.max.replace(tzinfo=UTC)
+
+
+def _time(time_ms: int) -> datetime:
+    return datetime.fromtimestamp(time_ms / 1_000, UTC)
+
+
+def _rows_in(settings: Settings, paths: Iterable[str]) -> pa.Table:
+    found = sorted(paths)
+    if not found:
+        return LOG_GAPS.arrow_schema().empty_table()
+    return dataset_of(settings, LOG_GAPS, found).to_table()
