@@ -69,7 +69,14 @@ def start_query(
 ) -> Started:
     """Start one of `QUERIES`, in a scheduler pool of its own so that neither starves the other.
 
-    With `run` it ends when a later run has started. `on_restart` is called when a broker has started anew.
+    Args:
+        session: of Spark, with Delta.
+        settings: the configuration.
+        name: one of `QUERIES`.
+        is_once: work through what is there and end, instead of one micro-batch per `stream.trigger`.
+        say: takes a line for the operator.
+        run: the query ends when a later run has started; None for no check.
+        on_restart: called when a broker has started anew.
     """
     reports = TaskReports(session.sparkContext)
     rows = _BUILT[name](session, settings, reports)

@@ -226,7 +226,14 @@ def _starting_offsets(
 
 
 def table_stream(session: SparkSession, settings: Settings, name: str, first_version: int) -> DataFrame:
-    """A table as a stream from a version on, all that is there in one micro-batch."""
+    """A table as a stream from a version on, all that is there in one micro-batch.
+
+    Args:
+        session: of Spark, with Delta.
+        settings: where the tables are.
+        name: of the table.
+        first_version: of the table's log; rows that were added by this commit and later ones are read.
+    """
     return (
         session.readStream.format("delta")
         .option("startingVersion", first_version)

@@ -284,7 +284,14 @@ def add_since(conditions: Conditions, wanted: Filter, time: str) -> None:
 
 
 def limited(tables: Tables, sql: str, values: Sequence[object], limit: int | None) -> tuple[Result, bool]:
-    """The first rows of a query up to a limit, and whether there are more; None for all."""
+    """The first rows of a query up to a limit, and whether there are more; None for all.
+
+    Args:
+        tables: opened.
+        sql: a query without a limit of its own, text of ours.
+        values: for its `?`.
+        limit: maximum rows; None for all.
+    """
     if limit is None:
         return tables.query(sql, values), False
     found = tables.query(f"{sql} limit ?", [*values, limit + 1])
@@ -292,7 +299,14 @@ def limited(tables: Tables, sql: str, values: Sequence[object], limit: int | Non
 
 
 def footer_text(rows: Sequence[Row], time: str, noun: str, *, has_more: bool) -> str:
-    """How many rows, of which days, and how to get the rest."""
+    """How many rows, of which days, and how to get the rest.
+
+    Args:
+        rows: those that are shown.
+        time: the column with the time of a row, epoch ms.
+        noun: what a row is, in the singular.
+        has_more: whether the limit cut some off.
+    """
     if not rows:
         return ""
     days = [iso_time(extreme(row[time] for row in rows))[:10] for extreme in (min, max)]

@@ -80,8 +80,12 @@ def alter_quota(
 ) -> int:
     """Set limits of one entity, and wait until a broker tells them; those that are not named stay as they are.
 
-    Keys are Kafka's own, e.g. `producer_byte_rate`, and None removes one. Names are raw, or DEFAULT. A user with a
-    client id is the pair, and an ip stands alone.
+    Args:
+        cluster: a running one.
+        limits: per second, by Kafka's own key, e.g. `producer_byte_rate`; None removes the key.
+        user: raw name or DEFAULT; with a client id the pair.
+        client_id: raw name or DEFAULT.
+        ip: an address or DEFAULT, without a user and a client id.
 
     Returns:
         When the answer came, in epoch ms. A KRaft broker acts on it at about the same moment.

@@ -35,6 +35,13 @@ def wait_until_up(
 ) -> None:
     """Wait until a server answers.
 
+    Args:
+        name: of the server, for errors.
+        process: it; nobody waits for a process that has ended.
+        log: its output, of which an error shows the last lines.
+        answers: whether the server answers now.
+        within_s: longest wait, s.
+
     Raises:
         PortTakenError: its port was taken.
         UserError: it ended, or did not answer in time.
@@ -63,6 +70,12 @@ def broker_knows(
     """Whether the broker on this port answers a metadata request and knows these brokers and topics.
 
     A broker that comes back answers some time before the controller has told it of its topics.
+
+    Args:
+        port: of its client listener on 127.0.0.1.
+        client_settings: properties of a client, with the login.
+        broker_ids: all of the cluster.
+        topics: that the broker has to know.
     """
     from confluent_kafka import KafkaException
 

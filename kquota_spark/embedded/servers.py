@@ -101,6 +101,13 @@ def prepare(
 ) -> tuple[Server, ...]:
     """Write every configuration file, on fresh ports; ZooKeeper comes first, and nothing is started.
 
+    Args:
+        root: directory; each server gets one below it.
+        brokers: how many; 1 with KRaft.
+        settings: what the brokers are to have.
+        broker_password: of the brokers among each other, where there are users.
+        jars: class paths of the servers.
+
     Raises:
         UserError: there is no Java.
         ValueError: more than one node with KRaft.

@@ -72,7 +72,15 @@ _INTERNAL_TOPICS = {
 def broker_properties(
     broker_id: int, port: int, other_port: int, settings: BrokerSettings, broker_password: str
 ) -> str:
-    """The text of server.properties; on the other port ZooKeeper listens, or with KRaft the controller beside it."""
+    """The text of server.properties; on the other port ZooKeeper listens, or with KRaft the controller beside it.
+
+    Args:
+        broker_id: unique within the cluster.
+        port: of the client listener.
+        other_port: of ZooKeeper, or with KRaft of the controller's listener.
+        settings: what a broker is to have.
+        broker_password: of the brokers among each other, where there are users.
+    """
     protocol = "SASL_PLAINTEXT" if settings.users else "PLAINTEXT"
     listeners = [f"{protocol}://127.0.0.1:{port}"]
     if settings.kraft:

@@ -99,6 +99,12 @@ class Enforcer:
 
         The same batch again is the same plan, and so is a later one that says the same while nobody has
         approved it: no row is written then.
+
+        Args:
+            proposals: each becomes a step of the plan.
+            situation: what the guards look at.
+            now_ms: epoch ms, the time of the rows.
+            ticket: of the change, noted in each row; None for none.
         """
         return self._plan(Journal(self._ledger), proposals, situation, now_ms, ticket)[0]
 
@@ -107,6 +113,12 @@ class Enforcer:
 
         The mode of now counts, not that of when it was planned. Steps of a policy that may only observe are left as
         they are, and so are those that have waited for too long.
+
+        Args:
+            plan_id: as the log has it.
+            actor: the person who approves.
+            now_ms: epoch ms, the time of the rows.
+            ticket: of the change, noted in each row; None for none.
 
         Raises:
             UserError: there is no such plan, or a second person has to approve it.
@@ -158,6 +170,12 @@ class Enforcer:
         """Put back what was there before each change of a plan, newest first; allowed while the switch is on.
 
         The switch stops the machine, and this is a person's own act.
+
+        Args:
+            plan_id: as the log has it.
+            now_ms: epoch ms, the time of the rows.
+            actor: the person who asks for it.
+            ticket: of the change, noted in each row; None for none.
 
         Raises:
             UserError: there is no such plan, another one changed the same quotas later, or another enforcer holds

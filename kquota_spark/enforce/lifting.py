@@ -184,7 +184,15 @@ class Lifter:
     def lift(
         self, batch: Sequence[Quota], first: StepId, reason: str, now_ms: int, ticket: str | None = None
     ) -> list[Line]:
-        """Lift a batch of `in_batches`, as steps from the first on; one that cannot be lifted keeps no other."""
+        """Lift a batch of `in_batches`, as steps from the first on; one that cannot be lifted keeps no other.
+
+        Args:
+            batch: quotas of one batch.
+            first: plan and step of the first quota; the others have the next steps.
+            reason: noted in each row.
+            now_ms: epoch ms, the time of the rows.
+            ticket: of the change, noted in each row; None for none.
+        """
         held = self._target.read(batch)
         lines: dict[Quota, Line] = {}
         sending: list[Lift] = []

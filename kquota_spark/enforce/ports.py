@@ -56,10 +56,24 @@ class QuotaTarget(Protocol):
         """Why the cluster would refuse this value (validate-only); None if it would take it."""
 
     def write(self, quota: Quota, value: float | None, expected: Held, fencing: int) -> Written:
-        """Set, or remove with None, if the cluster still holds what is expected and nobody took the lease."""
+        """Set, or remove with None, if the cluster still holds what is expected and nobody took the lease.
+
+        Args:
+            quota: entity and key.
+            value: the limit, per second; None removes it.
+            expected: what `read` has returned for it.
+            fencing: number of the lease.
+        """
 
     def put_back(self, quota: Quota, expected: float | None, note: str, fencing: int) -> Written:
-        """Restore exactly what the note says, if the cluster still holds the value that we had written."""
+        """Restore exactly what the note says, if the cluster still holds the value that we had written.
+
+        Args:
+            quota: entity and key.
+            expected: the limit that the enforcer has written, per second; None if it removed it.
+            note: of the state before that, `Held.note`.
+            fencing: number of the lease.
+        """
 
 
 class Ledger(Protocol):

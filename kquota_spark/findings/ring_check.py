@@ -169,7 +169,11 @@ def likely_settings(
 ) -> Fit | None:
     """The ring, window or clock that a broker's log fits clearly better than what is configured; None if none does.
 
-    `clock_ahead_ms` is what the times of the lines say about the broker's clock; tried if it is a second or more.
+    Args:
+        traffic: of one broker's log, by second and client.
+        governor: the quotas over time.
+        config: windows as they are configured.
+        clock_ahead_ms: how far the broker's clock is ahead by the times of its lines; tried from a second on.
     """
     sample = _sample(stretches_of(traffic, governor))
     configured = verdicts_of(sample, config)

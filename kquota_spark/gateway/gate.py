@@ -119,7 +119,14 @@ class QuotaGate:
         return GateState.STALE if time_ms - self._heard_ms > self.silence_ms else GateState.LIVE
 
     def limit(self, quota_type: QuotaType, user: str, client_id: str, time_ms: int) -> Limit:
-        """The bucket of a client, and its limit per second; None is no limit."""
+        """The bucket of a client, and its limit per second; None is no limit.
+
+        Args:
+            quota_type: produce, fetch or request.
+            user: raw name, empty for none.
+            client_id: raw name.
+            time_ms: now, epoch ms.
+        """
         state = self.state_at(time_ms)
         if state is not self._resolved_in or state is GateState.STALE:
             # While it is stale the quotas change with the time.
@@ -145,6 +152,12 @@ class QuotaGate:
         """Charge any request but a produce; see `QuotaManager.on_response`.
 
         Mutations are not charged: what they cost only the controller knows.
+
+        Args:
+            request: as the gateway took it in.
+            time_ms: now, epoch ms.
+            response_bytes: size of a fetch's response.
+            thread_time_ns: time that threads worked on the request, ns.
         """
         self._at(time_ms)
         return self._manager.on_response(

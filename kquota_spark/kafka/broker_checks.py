@@ -221,7 +221,14 @@ def _described(admin: Any, kind: str, name: str, keys: Sequence[str] | None) -> 
 
 
 def entries(admin: Any, kind: str, name: str, keys: Sequence[str] | None) -> dict[str, dict[str, str | None]]:
-    """Settings of a broker, its loggers or a topic, as described; empty where they may not be read."""
+    """Settings of a broker, its loggers or a topic, as described; empty where they may not be read.
+
+    Args:
+        admin: a `KafkaAdminClient`.
+        kind: `BROKER`, `BROKER_LOGGER` or `TOPIC`.
+        name: broker id as text, or topic.
+        keys: names of settings; None for all.
+    """
     from kafka.admin import ConfigResource, ConfigResourceType
 
     resource = ConfigResource(ConfigResourceType[kind], name, None if keys is None else list(keys))

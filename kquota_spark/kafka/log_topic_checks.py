@@ -56,8 +56,12 @@ def arrival_checks(
 ) -> list[Check]:
     """Read the last seconds of topics that exist, by a connection of librdkafka, and judge them.
 
-    `brokers` are those of the cluster. `consumed` is what the tables hold of the topics, by partition; None before the
-    first run.
+    Args:
+        settings: formats, limits of clocks, the name of the client.
+        topics: that exist.
+        connection: properties of librdkafka.
+        brokers: ids of all brokers of the cluster.
+        consumed: what the tables hold, by topic and partition; None before the first run.
     """
     from confluent_kafka import KafkaException
 
@@ -83,7 +87,15 @@ def arrival_checks(
 def message_checks(
     messages: Sequence[Message], reader: LogMessages, of: Broker, brokers: Sequence[int], now_ms: int
 ) -> list[Check]:
-    """Judge the newest messages of the topics (at least one)."""
+    """Judge the newest messages of the topics (at least one).
+
+    Args:
+        messages: one at least.
+        reader: finds line and broker in a message.
+        of: settings of the brokers.
+        brokers: ids of all brokers of the cluster.
+        now_ms: when the messages were read, epoch ms.
+    """
     checks = _fresh(messages, now_ms) + _readable(messages, reader, of)
     return [*checks, _beats(messages, reader, brokers, now_ms)]
 

@@ -38,6 +38,12 @@ class NotDeliveredError(Exception):
 def deliver(route: AnyRoute, cluster_id: str, message: Message, now_ms: int) -> None:
     """Send a message; it is with the receiver when this returns.
 
+    Args:
+        route: where to.
+        cluster_id: whose events they are.
+        message: sealed; the same at each attempt.
+        now_ms: of the attempt, epoch ms.
+
     Raises:
         NotDeliveredError: it may be there or not.
     """
@@ -53,6 +59,12 @@ def deliver(route: AnyRoute, cluster_id: str, message: Message, now_ms: int) -> 
 
 def repeat(route: Alertmanager, cluster_id: str, events: Sequence[Event], now_ms: int) -> None:
     """Send what holds again, or the Alertmanager takes it for over.
+
+    Args:
+        route: an Alertmanager.
+        cluster_id: whose events they are.
+        events: conditions that still hold.
+        now_ms: of the attempt, epoch ms.
 
     Raises:
         NotDeliveredError: see `deliver`.

@@ -288,7 +288,14 @@ class MessageReader:
             yield parser, broker_ids == broker_id
 
     def read(self, value: bytes | None, broker: bytes | None, topic: str, written_by_ms: int) -> Line:
-        """What one message says; `broker` is its header or key, if the settings ask for them; see `WRITTEN_BY`."""
+        """What one message says.
+
+        Args:
+            value: of the Kafka message; None counts as empty.
+            broker: header or key with the broker's id, if the settings ask for one.
+            topic: of the message.
+            written_by_ms: latest time at which the line can have been written, epoch ms, see `WRITTEN_BY`.
+        """
         value = value or b""
         line, fields = value, _NO_FIELDS
         # A line of the log begins with its time in brackets, and a message mostly is one.

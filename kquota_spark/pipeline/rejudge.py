@@ -97,7 +97,16 @@ def rejudged(
     configs: Configs,
     reach: Reach,
 ) -> Rejudged:
-    """Judge one bucket again."""
+    """Judge one bucket again.
+
+    Args:
+        quota_type: of the bucket.
+        kept: seconds outside of the stretch, in no order.
+        old: seconds inside, as they were judged before.
+        new: seconds inside, as they are now.
+        configs: windows by name.
+        reach: the stretch, and how far `kept` goes.
+    """
     around = sorted(kept, key=_second_ms)
     before = [sent for sent in around if sent.second_ms < reach.from_ms]
     named = {None, *(sent.rate_config for sent in (*around, *old, *new))}

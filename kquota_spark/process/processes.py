@@ -46,7 +46,11 @@ class ProcessId:
 def spawn(command: Sequence[str], *, directory: Path, log: Path, group: int | None) -> ProcessId:
     """Start a process without a terminal, its output appended to `log`.
 
-    It is in the process group of a watchdog. Without one it outlives us.
+    Args:
+        command: the program and its arguments.
+        directory: where it runs.
+        log: file that gets its output, appended.
+        group: process group of a watchdog; with None the process outlives this program.
     """
     with log.open("ab") as output:
         child = subprocess.Popen(

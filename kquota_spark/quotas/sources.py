@@ -120,7 +120,12 @@ def from_admin(
 ) -> QuotaHistory:
     """What a running cluster's Admin API (KIP-546) describes now: only what can govern `of`, None for all.
 
-    The other arguments are those of `QuotaAdmin`.
+    Args:
+        bootstrap_servers: `host:port,host:port`.
+        properties: client properties for the login.
+        of: user and client id; None for all.
+        timeout_ms: limit of connecting, and again of each request.
+        named: the setting that gave the address, for errors.
 
     Raises:
         UserError: no broker answers in time, or it refuses us.

@@ -88,7 +88,13 @@ def replay_files(
 ) -> Replay:
     """Replay log files, each with its broker id.
 
-    Logs of single brokers may have zones of their own. Without `mutation_config` Kafka's defaults hold.
+    Args:
+        files: broker id and path of each log file, in reading order.
+        governor: the quotas over time.
+        config: windows of byte and request quotas.
+        log_time_zone: name of the zone of the times in the logs.
+        log_time_zones: by broker id, where a broker has another one.
+        mutation_config: windows of mutations; None for Kafka's defaults.
 
     Raises:
         UserError: a file cannot be read.

@@ -325,7 +325,14 @@ def open_tables(settings: Settings, *names: str, newer_than_ms: int | None = Non
 
 
 def query(settings: Settings, names: Iterable[str], sql: str, parameters: Sequence[object] = ()) -> Result:
-    """Open the named tables, run one query, close; see `Tables.query`."""
+    """Open the named tables, run one query, close; see `Tables.query`.
+
+    Args:
+        settings: where the tables are.
+        names: of the tables that the query reads.
+        sql: text of ours, never of a user; times as `epoch_ms(...)`.
+        parameters: values for its `?`.
+    """
     with open_tables(settings, *names) as tables:
         return tables.query(sql, parameters)
 

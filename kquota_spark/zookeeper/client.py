@@ -42,7 +42,14 @@ LOGIN = "quotas.zookeeper_login"
 
 
 def unanswered(connect: str, within_s: float, named: str, reason: str | None = None) -> str:
-    """What an error says when no server answers; `named` is what gave the address."""
+    """What an error says when no server answers.
+
+    Args:
+        connect: the address.
+        within_s: how long the answer was waited for, s.
+        named: what gave the address.
+        reason: in kazoo's words; None for none.
+    """
     why = f" ({reason})" if reason else ""
     return f"ZooKeeper {connect} did not answer within {within_s:g} s{why}: check {named} and that the server runs"
 
@@ -269,6 +276,12 @@ def zookeeper_calls(
     quotas: Quotas, *, session_timeout: Duration, named: str = ADDRESS, login: str = LOGIN
 ) -> Iterator[ZooKeeperCalls]:
     """Calls over a session of their own, which ends with the block; errors name what gave the address and the login.
+
+    Args:
+        quotas: address, timeouts and TLS.
+        session_timeout: asked of the server, which bounds it.
+        named: what gave the address, for errors.
+        login: what gave the login, for errors.
 
     Raises:
         UserError: the settings are none to connect by, or no server answers within `connect_timeout`.

@@ -312,7 +312,14 @@ def whole_view(quotas: Quotas, *, named: str = ADDRESS) -> View:
 
 
 def view_of_client(quotas: Quotas, user: str, client_id: str, *, named: str = ADDRESS) -> View:
-    """The nodes of the entities that could govern a client, as brokers find them; errors are those of `whole_view`."""
+    """The nodes of the entities that could govern a client, as brokers find them; errors are those of `whole_view`.
+
+    Args:
+        quotas: address, timeouts and login.
+        user: raw name.
+        client_id: raw.
+        named: what gave the address, for errors.
+    """
     with _connected(quotas, named) as client:
         client.sync("/config")
         unreadable: dict[str, str] = {}

@@ -129,7 +129,15 @@ def _first_date(settings: Settings) -> str | None:
 
 
 def restate(session: SparkSession, settings: Settings, from_ms: int, to_ms: int, closed_ms: int) -> Restated:
-    """Restate whole seconds; see `Restated` and `run_restate`."""
+    """Restate whole seconds; see `Restated` and `run_restate`.
+
+    Args:
+        session: of Spark, with Delta.
+        settings: where the tables are, the cluster, windows and lateness.
+        from_ms: first second of the stretch, epoch ms; a multiple of 1,000.
+        to_ms: end of the stretch, epoch ms, exclusive; a multiple of 1,000.
+        closed_ms: end of what is closed, epoch ms; nothing behind it is touched.
+    """
     # What a stretch needs in memory is read once; it is much smaller than the tables.
     stream = settings.stream
     mine = f"cluster_id = {sql_literal(settings.cluster_id)}"

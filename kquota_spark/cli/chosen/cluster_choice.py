@@ -213,6 +213,12 @@ def of_brokers(
 ) -> ClusterAddress:
     """A cluster by its brokers.
 
+    Args:
+        quotas: timeouts and login settings.
+        bootstrap_servers: `host:port,host:port`.
+        properties: client properties for the login, see `client_properties`.
+        named: the option or setting that gave the address, for errors.
+
     Raises:
         UserError: an empty address.
     """

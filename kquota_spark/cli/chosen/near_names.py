@@ -17,7 +17,14 @@ select {column} from usage where {column} is not null union select {column} from
 
 
 def empty_text(wanted: Filter, noun: str, tables: Tables, table: str) -> str:
-    """Why there are no rows: nothing that matches, or nothing processed yet."""
+    """Why there are no rows: nothing that matches, or nothing processed yet.
+
+    Args:
+        wanted: the filter of the command; its text is printed, its names are compared with those in the tables.
+        noun: what a row is, in the plural.
+        tables: opened, `table` among them.
+        table: the one that was asked; one with times.
+    """
     matching = f"no {noun} match {terminal_text(wanted.text)}" if wanted.text else f"no {noun}"
     newest_ms = tables.newest_ms(table)
     if newest_ms is None:

@@ -193,7 +193,15 @@ def _by_entity(edits: Iterable[QuotaEdit]) -> Iterator[tuple[AnyEntity, tuple[Qu
 def edits_report(
     command: str, origin: str, results: Sequence[EntityResult], notes: Sequence[str], unchanged: int = 0
 ) -> Report:
-    """What became of edits, or is to; notes were told before, and stand in the envelope."""
+    """What became of edits, or is to; notes were told before, and stand in the envelope.
+
+    Args:
+        command: the heading of the report.
+        origin: the cluster, as it is printed.
+        results: one per entity that changes or would change.
+        notes: lines that were printed before; JSON repeats them.
+        unchanged: number of entities that have what is wanted already.
+    """
     rows = [_row(result, edit) for result in results for edit in result.edits]
     # The cluster's words stand below the table, whole: in a column they would be cut.
     lines = [

@@ -57,7 +57,15 @@ class HolderQuestion:
 def enforcer_part(
     settings: Settings, log: Sequence[LogEntry], asked: HolderQuestion, place: SettingsPlace, now_ms: int
 ) -> Part:
-    """How far enforcement may go, what of it holds and waits, and whether somebody does it."""
+    """How far enforcement may go, what of it holds and waits, and whether somebody does it.
+
+    Args:
+        settings: source of the quotas, the policy file, the interval of checks.
+        log: rows of `enforcement_log`, oldest first.
+        asked: the question to the cluster, asked before.
+        place: how the caller named these settings, for the next command.
+        now_ms: epoch ms.
+    """
     if settings.quotas.source == "file":
         return Part("enforcer", State.OFF, "quotas of a file are not enforced")
     try:

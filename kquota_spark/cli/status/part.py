@@ -61,7 +61,14 @@ def worst(checks: Sequence[Check]) -> Check:
 
 
 def part_of(part: str, checks: Sequence[Check], as_of_ms: int | None, then: str) -> Part:
-    """A part as its checks have it; `then` is the command to run if one of them is not well."""
+    """A part as its checks have it.
+
+    Args:
+        part: its name.
+        checks: one at least; the worst gives state and figure.
+        as_of_ms: of when they are, epoch ms; None without a time.
+        then: the command to run if one of them is not well.
+    """
     check = worst(checks)
     state = _OF_CHECKS[check.status]
     return Part(part, state, check.evidence, as_of_ms, "" if state.is_well else then)

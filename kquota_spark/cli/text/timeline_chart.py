@@ -100,7 +100,14 @@ def _cell(slot: Slot, row: int, top: float, strokes: Strokes) -> str:
 
 
 def marks(slots: Sequence[Slot], gaps: Sequence[Event], length_ms: int, strokes: Strokes) -> Iterator[str]:
-    """Rows of marks that have any: throttled, muted, uncertain, and where there is no log."""
+    """Rows of marks that have any: throttled, muted, uncertain, and where there is no log.
+
+    Args:
+        slots: in order, without a break.
+        gaps: periods without a log.
+        length_ms: of a slot.
+        strokes: the characters to draw with.
+    """
     rows: Mapping[str, list[str]] = {
         "throttled": [
             strokes.throttled
@@ -124,7 +131,15 @@ def _overlaps(gap: Event, slot: Slot, length_ms: int) -> bool:
 def letters(
     lettered: Sequence[tuple[str, Event]], from_ms: int, length_ms: int, count: int, edge: str
 ) -> Iterator[str]:
-    """Rows that put the letter of each event at its time; `+` where there are more than have room."""
+    """Rows that put the letter of each event at its time; `+` where there are more than have room.
+
+    Args:
+        lettered: events with one letter each.
+        from_ms: start of the first slot, epoch ms.
+        length_ms: of a slot.
+        count: number of slots.
+        edge: what stands between the label and the first slot.
+    """
     stacks: list[list[str]] = [[] for _ in range(count)]
     for letter, event in lettered:
         place = (event.time_ms - from_ms) // length_ms

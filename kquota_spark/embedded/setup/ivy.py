@@ -38,6 +38,14 @@ def retrieve(
     configuration has an Ivy of its own, all at the same time. An interrupted download is resumed from `downloads`,
     their caches.
 
+    Args:
+        java: the program.
+        class_path: directory with Ivy's own jar.
+        ivy_xml: declares the jars, per configuration.
+        confs: names of configurations in `ivy_xml`.
+        into: gets a directory per configuration.
+        downloads: Ivy's caches, one per configuration; they may stay for the next call.
+
     Raises:
         UserError: with the reason that Ivy gave.
     """

@@ -120,7 +120,15 @@ class Scene:
         return after if abs(after - limit) >= limit * LEAST_CHANGE_PERCENT / 100 else None
 
     def proposal(self, case: Case, after: float, policy: str, reason: str, evidence: Evidence) -> Proposal:
-        """A proposal for a case that is meant to stay, with what it would have done."""
+        """A proposal for a case that is meant to stay, with what it would have done.
+
+        Args:
+            case: the quota and those who use it.
+            after: the proposed limit, per second.
+            policy: its name.
+            reason: a sentence for people.
+            evidence: the figures that the policy decided by.
+        """
         return Proposal(
             quota=case.quota,
             before=case.before,

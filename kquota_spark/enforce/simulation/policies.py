@@ -42,7 +42,14 @@ class Look:
 
 
 def proposals(scenario: Scenario, look: Look, wildness: float, random: Random) -> list[Proposal]:
-    """At most one for each user, and now and then a wild one."""
+    """At most one for each user, and now and then a wild one.
+
+    Args:
+        scenario: limits and capacity.
+        look: rates, quotas and throttles as the policies see them.
+        wildness: share of users that get a proposal without a reason, 0 to 1.
+        random: the only source of chance.
+    """
     found = []
     for user, use in look.uses.items():
         if random.random() < wildness:

@@ -55,7 +55,14 @@ class Reading:
             return None
 
     def add(self, where: str, entity: AnyEntity, key: str, value: Any) -> None:
-        """Take one value, in Kafka's unit: a number, or a text of one."""
+        """Take one value.
+
+        Args:
+            where: the place in the document, for errors.
+            entity: that has the quota.
+            key: Kafka's own, e.g. `producer_byte_rate`.
+            value: in Kafka's unit: a number, or a text of one.
+        """
         try:
             number = _number(entity, key, value)
         except ValueError as error:

@@ -273,6 +273,12 @@ def messages(
     """The messages of our collector: one an answer, several of one with more MBeans than `of`.
 
     An answer that there is no such MBean is left out: a broker has none before it measures.
+
+    Args:
+        answers: of Jolokia, one per request.
+        broker_id: whose they are.
+        time_ms: when they were asked for, epoch ms.
+        of: maximum MBeans per message.
     """
     for answer in answers:
         if answer.get("status") == _NO_SUCH_MBEAN:

@@ -186,7 +186,14 @@ def _size(value: float | None) -> int | None:
 def sample_of(
     broker_id: int, time_ms: int, name: MBeanName, attributes: Mapping[str, float | None]
 ) -> JmxSample | None:
-    """The sample of an MBean; None for one without quotas, Unreadable for one whose user is no sanitised name."""
+    """The sample of an MBean; None for one without quotas, Unreadable for one whose user is no sanitised name.
+
+    Args:
+        broker_id: whose it is.
+        time_ms: of the sample, epoch ms.
+        name: of the MBean.
+        attributes: by column of `jmx_samples`, in Kafka's units; None where there is no number.
+    """
     mbean_type = MBEAN_TYPES.get(name.type.lower())
     if mbean_type is None or not attributes:
         return None

@@ -116,6 +116,13 @@ def record_time_ms(
     `remoteTimeMs` is only the way to the response queue (the broker stamps "local complete" inside the check)
     and comes off too; after a real wait the check came last. Best of 18 estimates over captures of 3.9.1.
 
+    Args:
+        log_time_ms: of the line, epoch ms.
+        send_ms: `sendTimeMs` of the line.
+        response_queue_ms: `responseQueueTimeMs` of the line.
+        remote_ms: `remoteTimeMs` of the line.
+        has_waited: whether the request waited for replicas or data before its quota was checked.
+
     Raises:
         OverflowError: before 1970 or after 9999. No line of a broker is, but nothing bounds its floats, and a
             time that no column holds would stop the batch and every retry of it.

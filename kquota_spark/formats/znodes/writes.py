@@ -174,6 +174,12 @@ class NodeNote:
 def note_of(entity: Entity, key: QuotaKey, data: bytes | None, *, exists: bool) -> NodeNote:
     """The note of a node that holds `data`.
 
+    Args:
+        entity: whose node it is, for errors.
+        key: the quota to be put back later.
+        data: of the node; None where it has none.
+        exists: whether there is a node.
+
     Raises:
         ValueError: writing it back would not give the same bytes, or brokers do not read the node whole.
     """
@@ -190,6 +196,12 @@ def note_of(entity: Entity, key: QuotaKey, data: bytes | None, *, exists: bool) 
 
 def with_noted(entity: Entity, key: QuotaKey, data: bytes | None, note: NodeNote) -> bytes | None:
     """The data of a node with a quota as it was noted, at its old place among the keys; all other keys stay.
+
+    Args:
+        entity: whose node it is, for errors.
+        key: the quota to put back.
+        data: of the node now; None where it has none.
+        note: of the node before the quota was changed, by `note_of`.
 
     Returns:
         None where no key is left: see `NodeNote.emptied`.

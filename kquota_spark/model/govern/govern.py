@@ -101,7 +101,15 @@ class Governor(Protocol):
     def govern(
         self, broker_id: int, quota_type: QuotaType, principal: Principal, client_id: str, time_ms: int
     ) -> Governed:
-        """What governs a request."""
+        """What governs a request.
+
+        Args:
+            broker_id: that serves the request; a callback may give each broker another limit.
+            quota_type: whose quota is asked for.
+            principal: type and raw name of the user.
+            client_id: raw.
+            time_ms: of the request, epoch ms; the quotas of then count.
+        """
 
     @property
     def coverage(self) -> RequestCoverage:
@@ -177,6 +185,12 @@ class RuleGovernor:
 
         The validity is that of everything looked at, not of the winner alone: an edit at a more specific level
         ends it too.
+
+        Args:
+            quota_type: whose quota is asked for.
+            user: raw name, empty for none.
+            client_id: raw.
+            time_ms: of the request, epoch ms; the quotas of then count.
         """
         stretches: dict[Entity, RuleStretch] = {}
         for entity in candidates(user, client_id):

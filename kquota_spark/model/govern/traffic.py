@@ -38,8 +38,11 @@ def stretches_of(
 ) -> dict[BrokerBucket, list[Stretch]]:
     """Traffic by bucket, governed as of its time.
 
-    The broker's clock is `clock_ahead_ms` ahead of the one that stamped the quotas. `gaps` are, by broker, stretches of
-    time for which its log has not all that a ring remembers, see `Governing`.
+    Args:
+        traffic: in no order.
+        governor: the quotas over time.
+        clock_ahead_ms: how far the broker's clock is ahead of the one that stamped the quotas.
+        gaps: by broker, periods for which its log lacks something that a ring remembers, see `Governing`.
     """
     gaps = gaps or {}
     kept: dict[tuple[int, QuotaType, Principal, str], Governed] = {}

@@ -51,6 +51,12 @@ def bounded_throttle_time_ms(total: float, window_ms: int, limit_per_s: float | 
 
     The cap is one sample's length (quota.window.size.seconds). It comes before the narrowing to 32 bits, so
     a limit of 0, which switches a bandwidth quota off, holds a client here for `cap_ms` every time.
+
+    Args:
+        total: in the windows, in the unit of the quota: percent-seconds or connections.
+        window_ms: time that the windows span.
+        limit_per_s: None for no limit.
+        cap_ms: longest throttle time, the length of a sample.
     """
     if limit_per_s is None:
         return 0

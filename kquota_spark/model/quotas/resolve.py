@@ -102,7 +102,14 @@ def bucket_of_level(level: int | None, user: str, client_id: str) -> Bucket:
 def bucket_of(
     user: str, client_id: str, has_quota: Callable[[Entity], bool], enabled: EnabledTypes = EnabledTypes.MIXED
 ) -> Bucket:
-    """First stage: the tags of a request; see `resolve`. With a single kind enabled the broker does not walk at all."""
+    """First stage: the tags of a request; see `resolve`. With a single kind enabled the broker does not walk at all.
+
+    Args:
+        user: raw name, empty for none.
+        client_id: raw.
+        has_quota: whether any quota of this type is configured for an entity.
+        enabled: the kinds of entities that have quotas at all.
+    """
     if enabled in (EnabledTypes.NONE, EnabledTypes.CLIENT_ID):
         return Bucket("", client_id)
     if enabled is EnabledTypes.USER:

@@ -177,7 +177,14 @@ class QuotaManager:
         return fetch_max_bytes(request.size_bytes, limit, self.config)
 
     def rate_per_s(self, quota_type: QuotaType, user: str, client_id: str, time_ms: int) -> float:
-        """What the broker measures for a client at this moment, as JMX shows it; not for mutations."""
+        """What the broker measures for a client at this moment, as JMX shows it; not for mutations.
+
+        Args:
+            quota_type: not of mutations.
+            user: raw name.
+            client_id: raw.
+            time_ms: the moment, epoch ms.
+        """
         return rate_per_s(*self._ring(quota_type, user, client_id).measure(time_ms))
 
     def queue_size(self, quota_type: QuotaType) -> int:

@@ -39,7 +39,14 @@ def body(cluster_id: str, message: Message) -> bytes:
 
 
 def headers(secret: str, message: Message, data: bytes, now_s: int) -> dict[str, str]:
-    """Headers of one attempt."""
+    """Headers of one attempt.
+
+    Args:
+        secret: of the route; signs time and body.
+        message: for its id, which is the same at each attempt.
+        data: the body as it is sent.
+        now_s: of the attempt, epoch s.
+    """
     return {
         "Content-Type": "application/json",
         "Kquota-Message-Id": message.message_id,

@@ -52,7 +52,14 @@ Addressed = tuple[Event, Sequence[str]]
 
 
 def fold(known: Known, found: Found, routes: Mapping[str, Route], now_ms: int) -> list[Addressed]:
-    """Take over what was found, and return what is new."""
+    """Take over what was found, and return what is new.
+
+    Args:
+        known: what holds and what has ended as far as is known; changed in place.
+        found: by this read.
+        routes: by name.
+        now_ms: epoch ms.
+    """
     is_first, known.is_begun = not known.is_begun, True
     news: list[Addressed] = []
     for seen in found.holding:

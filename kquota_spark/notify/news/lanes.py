@@ -58,7 +58,14 @@ class Lane:
         del self.waiting[:excess]
 
     def seal(self, name: str, now_ms: int, wait_ms: int, per_hour: int | None) -> None:
-        """Make a message of what waits, if nothing else is on its way, the wait is over and the hour has room."""
+        """Make a message of what waits, if nothing else is on its way, the wait is over and the hour has room.
+
+        Args:
+            name: of the route, part of the message's id.
+            now_ms: epoch ms.
+            wait_ms: how long events wait for others from the first one on.
+            per_hour: maximum messages per hour; None for no limit.
+        """
         # A clock that was set back must not stop a route until it has caught up.
         self.sent_ms = [at_ms for at_ms in self.sent_ms if 0 <= now_ms - at_ms < HOUR_MS]
         if self.message is not None or not self.waiting or 0 <= now_ms - self.since_ms < wait_ms:
@@ -100,7 +107,14 @@ def message_id(route: str, events: Collection[Event]) -> str:
 def seal_due(
     lanes: dict[str, Lane], settings: Notifications, now_ms: int, *, is_waiting: bool = True
 ) -> None:
-    """Seal the messages whose wait is over, or without waiting."""
+    """Seal the messages whose wait is over, or without waiting.
+
+    Args:
+        lanes: by route; changed in place.
+        settings: waits and limits of the routes.
+        now_ms: epoch ms.
+        is_waiting: False for messages of what is there now.
+    """
     for name, lane in lanes.items():
         has_own = groups_itself(settings.routes[name])
         wait_ms = settings.group_wait if is_waiting and not has_own else 0

@@ -222,7 +222,16 @@ def _expected(scope: Scope, one: HurtBucket, limit: float, wanted: float) -> str
 def alternatives_of(
     entity: Entity, key: QuotaKey, one: HurtBucket, wanted: float | None, limit: float, *, is_tenant: bool
 ) -> Iterator[Alternative]:
-    """What else would help: settings of clients, a bucket of one's own, the value for two hours."""
+    """What else would help: settings of clients, a bucket of one's own, the value for two hours.
+
+    Args:
+        entity: that has the quota.
+        key: of the quota.
+        one: the bucket, with the clients inside.
+        wanted: the proposed limit, per second; None if there is none.
+        limit: the present one, per second.
+        is_tenant: a tenant reads this: only settings of clients.
+    """
     if key is QuotaKey.CONSUMER_BYTE_RATE:
         most = f"fetch.max.bytes below {_WINDOW_S * limit:,.0f}"
         yield Alternative(f"smaller fetches at the client ({most}), each topic read once")

@@ -54,7 +54,11 @@ def findings(
 ) -> list[Finding]:
     """All findings of the kinds asked for, the most severe first, those of a kind by subject.
 
-    Nothing older than `since_ms` is looked at; `progress` is told what is looked at next.
+    Args:
+        settings: where the tables are.
+        kinds: those asked for.
+        since_ms: nothing older is looked at, epoch ms; None for no limit.
+        progress: takes the name of each check before it runs.
 
     Raises:
         UserError: usage or the requests cannot be read.

@@ -57,7 +57,14 @@ def tree_of_tables(settings: Settings, since_ms: int | None, now_ms: int) -> Tre
 
 
 def tree_of(settings: Settings, origin: str, quotas: QuotaSet, since_ms: int | None) -> TreeFound:
-    """Other quotas, with what rules of the same name governed by the tables; without tables no hits."""
+    """Other quotas, with what rules of the same name governed by the tables; without tables no hits.
+
+    Args:
+        settings: where the tables are.
+        origin: of the quotas, as it is printed.
+        quotas: of a cluster or a file.
+        since_ms: hits from here on, epoch ms; None for the last two days of `decisions`.
+    """
     with Tables(settings) as tables:
         cluster_id = held_cluster(tables, settings)
         return _with_hits(tables, cluster_id, origin, quotas, since_ms, is_stored=False)

@@ -79,8 +79,13 @@ def clients_seen(
 ) -> list[ClientSeen]:
     """The clients in `usage`, those that used most first; only of the request log, which tells of all.
 
-    `usage` is opened. The stretch is from the second `since_ms` until `until_ms`, exclusive, both epoch ms; without a
-    user it is of all.
+    Args:
+        tables: with `usage` opened.
+        cluster: its id.
+        since_ms: first second, epoch ms.
+        types: of quotas.
+        until_ms: end, epoch ms, exclusive.
+        user: raw name; None for all users.
     """
     conditions = {
         "cluster_id = ?": cluster,

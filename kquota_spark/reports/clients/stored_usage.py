@@ -37,6 +37,13 @@ def stored_usage(
 ) -> Iterator[Traffic]:
     """Usage from the log, of this cluster in a stretch of time, epoch ms, its end exclusive; in no order.
 
+    Args:
+        settings: where the tables are, and the cluster.
+        from_ms: first second, epoch ms.
+        to_ms: end, epoch ms, exclusive.
+        quota_types: those asked for.
+        broker_id: None for all brokers.
+
     Raises:
         UserError: the table is missing or cannot be read.
     """

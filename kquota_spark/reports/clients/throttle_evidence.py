@@ -191,7 +191,14 @@ def empty_runs(tables: Tables, cluster: str, since_ms: int) -> list[EmptyRun]:
 
 
 def has_left_out(tables: Tables, cluster: str, from_ms: int, through_ms: int = END_MS) -> bool:
-    """Whether `requests` has no row for some lines of these record times (`tables.requests`)."""
+    """Whether `requests` has no row for some lines of these record times (`tables.requests`).
+
+    Args:
+        tables: with `requests` opened.
+        cluster: its id.
+        from_ms: first record time, epoch ms.
+        through_ms: last record time, epoch ms.
+    """
     return bool(tables.query(_ANY_LEFT_OUT, (cluster, from_ms, through_ms)).rows)
 
 

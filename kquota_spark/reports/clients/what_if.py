@@ -94,7 +94,12 @@ def judged_again(
 ) -> dict[BrokerBucket, Judged]:
     """Usage judged under given quotas; the same quotas and rings give the decisions that the tables have.
 
-    Rings and gaps of the log are by broker; brokers without a ring have the default.
+    Args:
+        traffic: usage by second and client.
+        governor: the quotas over time.
+        rings: windows by broker.
+        default: windows of the other brokers.
+        gaps: of the log, by broker; None for none.
     """
     buckets = stretches_of(traffic, governor, gaps=gaps)
     return {key: _judged(key, of_bucket, rings.get(key[0], default)) for key, of_bucket in buckets.items()}
@@ -116,8 +121,13 @@ def what_if(
 ) -> WhatIf:
     """Judge a stretch of the tables' bandwidth usage under the quotas that were and under others.
 
-    The stretch is in epoch ms, its end exclusive; what came shortly before warms the rings up. `progress` is told how
-    many requests are about to be judged.
+    Args:
+        settings: where the tables are, and the cluster.
+        before: the quotas that were.
+        after: the other ones.
+        from_ms: first second, epoch ms; usage shortly before it fills the windows.
+        to_ms: end, epoch ms, exclusive.
+        progress: takes the number of requests that are about to be judged.
 
     Raises:
         UserError: a table is missing or cannot be read.

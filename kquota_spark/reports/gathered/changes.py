@@ -106,7 +106,14 @@ def _step(step: dict[str, Any], *, is_for_tenant: bool) -> Change:
 
 
 def length_ms(change: Change, changes: Sequence[Change], from_ms: int, to_ms: int) -> int:
-    """Of each of the two stretches; the covered time is given."""
+    """Of each of the two stretches; the covered time is given.
+
+    Args:
+        change: of one quota.
+        changes: all in the covered time; only those of the same quota count.
+        from_ms: start of the covered time, epoch ms.
+        to_ms: its end, epoch ms, exclusive.
+    """
     times = [other.at_ms for other in changes if (other.entity, other.key) == (change.entity, change.key)]
     before = max([from_ms, *(at_ms for at_ms in times if at_ms < change.at_ms)])
     after = min([to_ms, *(at_ms for at_ms in times if at_ms > change.at_ms)])

@@ -51,8 +51,14 @@ def gather_report(
 ) -> AuditReport:
     """The report over a stretch of time.
 
-    It is made at `made_at_ms`, epoch ms. With a tenant, a user, it is of this user's own buckets and clients, and names
-    no other. Lists are cut to `top`, heat maps to `heat_rows` buckets. `most_s` is a time limit, s.
+    Args:
+        settings: where the tables are, and the cluster.
+        period: what to report on.
+        made_at_ms: epoch ms.
+        tenant: a user; the report is of this user's buckets and clients, and names no other. None for the cluster.
+        top: maximum rows of a list.
+        heat_rows: maximum buckets of a heat map.
+        most_s: time limit, s; None for none.
 
     Raises:
         UserError: there is nothing in the stretch, the user was not seen in it, or the tables cannot be read.

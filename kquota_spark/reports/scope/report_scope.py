@@ -164,6 +164,13 @@ class Scope:
 def open_scope(tables: Tables, settings: Settings, asked: Period, *, tenant: str | None, top: int) -> Scope:
     """Open what every part needs.
 
+    Args:
+        tables: nothing of them is opened yet.
+        settings: the cluster.
+        asked: the period.
+        tenant: a user whose rows alone are seen; None for all.
+        top: maximum rows of a list.
+
     Raises:
         UserError: there is nothing in the stretch, or a table is missing or cannot be read.
     """

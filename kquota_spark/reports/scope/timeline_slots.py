@@ -182,7 +182,14 @@ def slots_of(
 ) -> list[Slot]:
     """Every slot of the stretch, in order; `decisions` and `usage` are opened.
 
-    With `has_usage`, slots without decisions show what the client sent at the place.
+    Args:
+        tables: with `decisions` and `usage` opened.
+        who: the client.
+        stretch: what the slots cover.
+        keys: buckets of the client, all at the place.
+        place: broker and quota type.
+        length_ms: of a slot.
+        has_usage: slots without decisions show what the client sent at the place.
     """
     sql, values = seconds_sql(who, stretch, keys)
     query = _SLOTS.format(seconds=sql)

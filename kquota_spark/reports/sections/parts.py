@@ -135,7 +135,15 @@ def table_of(
     count: int,
     noun: str = "rows",
 ) -> Table:
-    """A table of the first `MOST_ROWS`; of `count` rows in all, those gathered or not, it says how many it lacks."""
+    """A table of the first `MOST_ROWS`; of `count` rows in all, those gathered or not, it says how many it lacks.
+
+    Args:
+        caption: above the table.
+        columns: in order.
+        rows: cells in the order of the columns; read no further than needed.
+        count: number of rows in all, gathered or not.
+        noun: what a row is, in the plural.
+    """
     shown = tuple(islice(rows, MOST_ROWS))
     left_out = count - len(shown)
     return Table(caption, columns, shown, f"and {left_out:,} more {noun}" if left_out else "")

@@ -61,7 +61,14 @@ def timeline(
 ) -> Timeline | None:
     """The timeline of a client where it was throttled most, or where asked for; None if it was not seen there.
 
-    `decisions` and `usage` are opened for the stretch. With `is_clipped` it begins where the client does.
+    Args:
+        tables: with `decisions` and `usage` opened for the stretch.
+        who: the client.
+        stretch: the period.
+        broker_id: None for any.
+        quota_type: None for any.
+        most_slots: maximum slots of the drawing.
+        is_clipped: begin where the client does.
     """
     found, used = buckets_of(tables, who, stretch), used_at(tables, who, stretch)
     throttled_ms = dict.fromkeys([*(one.place for one in found), *used], 0)

@@ -104,8 +104,13 @@ def events_of(
 ) -> list[Event]:
     """All events of the stretch by time; `decisions` is opened, other tables that are not there tell none.
 
-    The buckets are all on one broker and of one type. The rules are the entities that governed them. The key is Kafka's
-    of the quota type, e.g. producer_byte_rate.
+    Args:
+        tables: with `decisions` opened.
+        who: the client.
+        stretch: the period.
+        keys: buckets, all on one broker and of one quota type.
+        rules: names of the entities that governed them.
+        key: Kafka's of the quota type, e.g. `producer_byte_rate`.
     """
     if not keys:
         return []
