@@ -5,6 +5,6 @@ commit: what the driver does with it. upkeep: what keeps the tables quick meanwh
 
 Rooms, in reading order: gaps, past.
 
-In reading order: progress, audit_metrics, task_reports, own_clock, episodes, log_told, violations, commit, upkeep,
+In reading order: progress, audit_metrics, task_reports, own_clock, episodes, log_progress, violations, commit, upkeep,
 spark, stages, queries, job.
 """

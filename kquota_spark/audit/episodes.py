@@ -67,7 +67,9 @@ Times are epoch ms. A sum is null if it is null in all pieces. Rule and level co
 end.
 """
 PIECE_COLUMNS = (*BUCKET_COLUMNS, *_COLUMNS)
-TELLER = f"case quota_type when '{QuotaType.CONTROLLER_MUTATION}' then {CONTROLLER_ID} else broker_id end"
+BUCKET_BROKER = (
+    f"case quota_type when '{QuotaType.CONTROLLER_MUTATION}' then {CONTROLLER_ID} else broker_id end"
+)
 """SQL: the broker of a bucket. A cluster has one bucket of mutations, and the JMX of every broker may show it."""
 
 
@@ -77,7 +79,7 @@ def violated_sql(decisions: str) -> str:
     return f"select {_KEY}, {columns} from {decisions} where {IS_VIOLATED}"  # noqa: S608 - names of ours
 
 
-def of_one_source_sql(pieces: str, told: str) -> str:
+def of_one_source_sql(pieces: str, log_progress: str) -> str:
     """SQL: the pieces that count, of those from the log and from JMX.
 
     Both report the same violation, at their own seconds. The log misses nothing, so it counts. After `LOG_SILENCE_MS`
@@ -85,11 +87,11 @@ def of_one_source_sql(pieces: str, told: str) -> str:
 
     Args:
         pieces: name of a table or view.
-        told: one with `teller`, `quota_type` and `log_ms`, the newest second of the log.
+        log_progress: one with `bucket_broker`, `quota_type` and `log_ms`, the newest second of the log, epoch ms.
     """
     return f"""
-select {", ".join(PIECE_COLUMNS)} from (select *, {TELLER} as teller from {pieces})
-left join {told} using (teller, quota_type)
+select {", ".join(PIECE_COLUMNS)} from (select *, {BUCKET_BROKER} as bucket_broker from {pieces})
+left join {log_progress} using (bucket_broker, quota_type)
 where source = '{LOG}' or log_ms is null or start_ms - log_ms > {LOG_SILENCE_MS}"""  # noqa: S608 - as above
 
 
@@ -100,7 +102,7 @@ def folded_sql(pieces: str, gap_ms: int, more: Mapping[str, str] | None = None) 
     are sorted.
 
     Args:
-        pieces: name of a table or view, of one source where two tell of the same.
+        pieces: name of a table or view, of one source where two report the same.
         gap_ms: the longest time between pieces that are joined, ms.
         more: further columns: an aggregate by name.
     """

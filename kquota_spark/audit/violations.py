@@ -11,10 +11,10 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from kquota_spark.audit.episodes import (
+    BUCKET_BROKER,
     LOG,
     LOG_SILENCE_MS,
     PIECE_COLUMNS,
-    TELLER,
     ended_sql,
     folded_sql,
     of_one_source_sql,
@@ -22,7 +22,7 @@ from kquota_spark.audit.episodes import (
     queried,
     violated_sql,
 )
-from kquota_spark.audit.log_told import LogTold
+from kquota_spark.audit.log_progress import LogProgress
 from kquota_spark.config.settings import Settings
 from kquota_spark.model.measure.points import CONTROLLER_ID
 from kquota_spark.schema.tables import DECISIONS, VIOLATIONS
@@ -83,7 +83,7 @@ class EpisodeFold:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._commits, self._told = BatchCommits(settings, VIOLATIONS), LogTold(settings)
+        self._commits, self._log_progress = BatchCommits(settings, VIOLATIONS), LogProgress(settings)
         self._open: pa.Table | None = None
         self._open_at = -1
         """The version of the table whose open episodes these are."""
@@ -108,8 +108,8 @@ class EpisodeFold:
         of_jmx = pieces.filter(pc.not_equal(pieces["source"], pa.scalar(LOG)))
         if not (of_jmx.num_rows and self._settings.kafka.has_log):
             return pieces
-        told = self._told.since(pc.min(of_jmx["start_ms"]).as_py() - LOG_SILENCE_MS)
-        return queried(of_one_source_sql("pieces", "told"), pieces=pieces, told=told)
+        log_progress = self._log_progress.since(pc.min(of_jmx["start_ms"]).as_py() - LOG_SILENCE_MS)
+        return queried(of_one_source_sql("pieces", "log_progress"), pieces=pieces, log_progress=log_progress)
 
     def _fold(self, pieces: pa.Table, newest_ms: Mapping[Place, int], batch: MicroBatch) -> None:
         # One version of the table for the check, the read and the commit: what another driver commits in between
@@ -139,7 +139,7 @@ class EpisodeFold:
             self._commits.made(following, batch)
 
     def _may_be_ended(self, changed: pa.Table) -> bool:
-        """Whether one that was not open may be in the table and have ended, because its second is told late."""
+        """Whether one that was not open may be in the table and have ended, because its second comes late."""
         new = changed.filter(pc.equal(changed["open_parts"], pa.scalar(0)))
         starts = new.group_by(["cluster_id", "broker_id"]).aggregate([("start_ms", "min")])
         columns = (starts[name].to_pylist() for name in ("cluster_id", "broker_id", "start_ms_min"))
@@ -252,8 +252,8 @@ _MADE = """
 with clocks as ({newest}), around as (
   select * from decisions where cluster_id = $1 and {folded}
     and epoch_ms(second) >= $2 - {silence_ms} and epoch_ms(second) <= $3
-), told as (
-  select {teller} as teller, quota_type, epoch_ms(max(second)) as log_ms
+), log_progress as (
+  select {bucket_broker} as bucket_broker, quota_type, epoch_ms(max(second)) as log_ms
   from around where coalesce(source, 'log') = 'log' group by all
 ), violated as ({violated}), of_one_source as ({of_one_source}), within as (
   select * from of_one_source where start_ms >= $2
@@ -320,9 +320,9 @@ def _made_sql(gap_ms: int, is_folded: str) -> str:
         newest=_NEWEST.format(folded=is_folded),
         folded=is_folded,
         silence_ms=LOG_SILENCE_MS,
-        teller=TELLER,
+        bucket_broker=BUCKET_BROKER,
         violated=violated_sql("around"),
-        of_one_source=of_one_source_sql("violated", "told"),
+        of_one_source=of_one_source_sql("violated", "log_progress"),
         made=folded_sql("within", gap_ms),
         ended=ended_sql("folded", "clocks", gap_ms),
     )

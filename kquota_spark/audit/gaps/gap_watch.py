@@ -1,7 +1,7 @@
-"""Decides when the driver looks for gaps: at its start, and when a micro-batch has written what may be one.
+"""Decides when the driver checks for gaps: at its start, and when a micro-batch has written what may be one.
 
-A crash between the two is made good by the next start. A look in a micro-batch opens files that this run has written,
-and no others.
+The next start finds what a crash between the two has left out. A check in a micro-batch opens only files that this run
+has written.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _NOTED_EVERY = KEPT_BATCHES - 2
 _newest_ms = attrgetter("newest_ms")
 
 
-class Heard(Protocol):
-    """What a task tells of the lines that it has written."""
+class WrittenLines(Protocol):
+    """What a task reports of the lines that it has written."""
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """`gaps`: words of shippers of lost lines, and `cut`: lines that were cut."""
+        """`gaps`: reports of shippers that lines are lost, and `cut`: lines that were cut."""
 
     @property
     def brokers(self) -> Iterable[int]:
@@ -41,7 +41,7 @@ class Heard(Protocol):
 
     @property
     def lines(self) -> Iterable[BrokerLines]:
-        """What they tell of restarts."""
+        """Signs of restarts in them."""
 
     @property
     def spans(self) -> Iterable[tuple[str, int, int, int, int]]:
@@ -56,8 +56,8 @@ class GapWatch:
         self._restarts = Restarts()
         self.on_restart: Callable[[], None] = lambda: None
         """Called when a broker has started anew, perhaps with other settings."""
-        self._heard: set[tuple[int, bool]] = set()
-        """Brokers, and whether by a request."""
+        self._seen: set[tuple[int, bool]] = set()
+        """Brokers of which lines are known, each with True for requests and False for heartbeats."""
         self._since_noted: list[str] = []
         self._not_noted = 0
         self._next: dict[tuple[str, int], int] = {}
@@ -72,31 +72,35 @@ class GapWatch:
             self.on_restart()
 
     def follow(
-        self, told: Iterable[Heard], number: int, paths: Sequence[str] | None, version: Callable[[], int]
+        self,
+        reports: Iterable[WrittenLines],
+        number: int,
+        paths: Sequence[str] | None,
+        version: Callable[[], int],
     ) -> None:
         """`record` after lines of a new broker, lost or cut lines, offsets without a line, or a restart.
 
         Args:
-            told: by the tasks of a micro-batch.
+            reports: of the tasks of a micro-batch.
             number: the micro-batch.
-            paths: the files that it has in `requests`; None where the log of the table does not tell any more.
-            version: gives that of the table with these files.
+            paths: the files that it has in `requests`; None where the log of the table does not name them any more.
+            version: returns that of the table with these files.
         """
-        heard = {(broker_id, False) for each in told for broker_id in each.beating}
-        heard |= {(broker_id, True) for each in told for broker_id in each.brokers}
-        is_told = any(each.counts.get("gaps") or each.counts.get("cut") for each in told)
-        is_short = self._is_short([span for each in told for span in each.spans])
+        seen = {(broker_id, False) for each in reports for broker_id in each.beating}
+        seen |= {(broker_id, True) for each in reports for broker_id in each.brokers}
+        has_gaps = any(each.counts.get("gaps") or each.counts.get("cut") for each in reports)
+        is_short = self._is_short([span for each in reports for span in each.spans])
         restarts = [
             LogGap(lines.broker_id, *around, BROKER_RESTART)
-            for lines in sorted((lines for each in told for lines in each.lines), key=_newest_ms)
+            for lines in sorted((lines for each in reports for lines in each.lines), key=_newest_ms)
             for around in self._restarts.add(lines)
         ]
         self._since_noted += paths or ()
         self._not_noted += 1
-        has_rows = is_told or not heard <= self._heard
+        has_rows = has_gaps or not seen <= self._seen
         # The less is left to look through, the sooner the next start is under way.
         if has_rows or is_short or restarts or self._not_noted >= _NOTED_EVERY:
-            self._heard |= heard
+            self._seen |= seen
             # Rows that had been committed before this run were looked through at its start.
             rows = (paths or ()) if has_rows else ()
             offsets = () if not is_short else None if paths is None else self._since_noted

@@ -1,4 +1,4 @@
-"""How far the log of each broker has come, for the query of JMX: where the log tells of a second, JMX does not count.
+"""The newest second of the log per broker, for the query of JMX: where the log has a second, JMX does not count.
 
 The query of the log may run in another process, so its table is followed: each micro-batch opens the files that were
 committed since the one before, however many the table has.
@@ -8,43 +8,49 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from kquota_spark.audit.episodes import TELLER
+from kquota_spark.audit.episodes import BUCKET_BROKER
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.schema.tables import DECISIONS
 from kquota_spark.store.following import DeltaCommits
 from kquota_spark.store.reading import Tables, open_tables
 
-_TOLD = f"""
-select {TELLER} as teller, quota_type, epoch_ms(max(second)) as log_ms
+_NEWEST = f"""
+select {BUCKET_BROKER} as bucket_broker, quota_type, epoch_ms(max(second)) as log_ms
 from decisions where cluster_id = $1 and coalesce(source, 'log') = 'log' and epoch_ms(second) >= $2 group by all
 """  # noqa: S608 - names of ours
 
 
-class LogTold:
-    """The newest second of the log by teller and quota type, see `episodes.of_one_source_sql`."""
+class LogProgress:
+    """The newest second of the log by broker of the bucket and quota type, see `episodes.of_one_source_sql`."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._commits = DeltaCommits(settings, DECISIONS.name)
         self._from_ms: int | None = None
-        """What the log told since then is known."""
-        self._told_ms: dict[tuple[int, str], int] = {}
+        """Seconds of the log since then are taken into account, epoch ms."""
+        self._newest_ms: dict[tuple[int, str], int] = {}
 
     def since(self, since_ms: int) -> pa.Table:
-        """Columns `teller`, `quota_type` and `log_ms` of those that have a second since then, epoch ms, or before it.
+        """The newest second of the log, a row per broker of a bucket and quota type.
+
+        Args:
+            since_ms: epoch ms. A row is there if the log has a second since then; one that was read before stays.
+
+        Returns:
+            Columns `bucket_broker`, `quota_type` and `log_ms`, epoch ms.
 
         Raises:
             UserError: the table cannot be read.
         """
         if not (self._is_known(since_ms) and self._follows()):
             self._begin(since_ms)
-        places = list(self._told_ms)
+        places = list(self._newest_ms)
         return pa.table(
             {
-                "teller": pa.array([teller for teller, _ in places], pa.int32()),
+                "bucket_broker": pa.array([broker_id for broker_id, _ in places], pa.int32()),
                 "quota_type": pa.array([quota_type for _, quota_type in places], pa.string()),
-                "log_ms": pa.array(self._told_ms.values(), pa.int64()),
+                "log_ms": pa.array(self._newest_ms.values(), pa.int64()),
             }
         )
 
@@ -77,6 +83,8 @@ class LogTold:
             self._commits.read(found)
 
     def _take(self, tables: Tables, since_ms: int) -> None:
-        for teller, quota_type, log_ms in tables.query(_TOLD, [self._settings.cluster_id, since_ms]).rows:
-            place = (teller, quota_type)
-            self._told_ms[place] = max(log_ms, self._told_ms.get(place, log_ms))
+        for broker_id, quota_type, log_ms in tables.query(
+            _NEWEST, [self._settings.cluster_id, since_ms]
+        ).rows:
+            place = (broker_id, quota_type)
+            self._newest_ms[place] = max(log_ms, self._newest_ms.get(place, log_ms))
