@@ -175,7 +175,7 @@ class Stream(Section):
     """How the streaming queries run."""
 
     trigger: Duration = Duration(5_000)
-    allowed_lateness: Duration = Duration(7_000)
+    allowed_lateness: Duration = Duration(5_000)
     episode_gap: Duration = Duration(10_000)
     shuffle_partitions: int = 2
     state_shards: int = 64

@@ -54,8 +54,8 @@ def test_sparks_source_gets_the_same_login_in_javas_words() -> None:
 
 def test_a_property_that_is_none_is_an_error_with_the_name_of_the_setting() -> None:
     with (
-        pytest.raises(UserError, match=r'^ship\.options: No such configuration property: "no\.such"'),
-        bad_options("ship.options"),
+        pytest.raises(UserError, match=r'^kafka\.options: No such configuration property: "no\.such"'),
+        bad_options(),
     ):
         admin({"no.such": "1"})
 

@@ -67,9 +67,9 @@ def test_each_gap_is_recorded_once(tmp_path: Path) -> None:
 
 
 def test_a_gap_that_only_a_clock_behind_set_aside_is_recorded(tmp_path: Path) -> None:
-    settings = settings_at(tmp_path)  # clocks differ by 3,500 ms at most
-    told(settings, 1, 0, 5_000, is_out_of_time=True, kafka_timestamp_ms=T0_MS + 1_500)
-    told(settings, 2, 0, 5_001, is_out_of_time=True, kafka_timestamp_ms=T0_MS + 1_500)
+    settings = settings_at(tmp_path)  # clocks differ by 2,500 ms at most
+    told(settings, 1, 0, 5_000, is_out_of_time=True, kafka_timestamp_ms=T0_MS + 2_500)
+    told(settings, 2, 0, 5_001, is_out_of_time=True, kafka_timestamp_ms=T0_MS + 2_500)
     assert record_gaps(settings) == ["shippers lost lines: 1 new gaps in log_gaps"]
     rows = DeltaTable(f"{settings.tables}/log_gaps").to_pyarrow_table().to_pylist()
     assert [row["broker_id"] for row in rows] == [1]
@@ -131,7 +131,7 @@ def test_lines_that_were_cut_leave_a_gap_of_ten_seconds_each_recorded_once(tmp_p
         cut(1, 3_000),
         cut(1, 9_999),
         cut(1, 10_000),
-        # Ahead of its message too; clocks differ by 3,500 ms at most.
+        # Ahead of its message too; clocks differ by 2,500 ms at most.
         cut(2, 0, is_out_of_time=True, kafka_timestamp_ms=T0_MS - 3_501),
         cut(2, 0, cluster_id="another"),
         # Of these it is known whose they are, and when this one was nobody knows.
@@ -167,8 +167,8 @@ def test_cut_lines_leave_the_same_gap_whatever_the_micro_batches(tmp_path: Path)
 
 
 def test_a_cut_line_that_only_a_clock_behind_set_aside_leaves_its_gap(tmp_path: Path) -> None:
-    settings = settings_at(tmp_path)  # clocks differ by 3,500 ms at most
-    of_message = {"is_out_of_time": True, "kafka_timestamp_ms": T0_MS + 1_500}
+    settings = settings_at(tmp_path)  # clocks differ by 2,500 ms at most
+    of_message = {"is_out_of_time": True, "kafka_timestamp_ms": T0_MS + 2_500}
     write_table(Path(settings.tables), "requests", cut(1, 5_000, **of_message), cut(2, 5_001, **of_message))
     record_gaps(settings)
     assert stored(settings) == [(1, 4_000, 10_000, CUT_LINE)]
