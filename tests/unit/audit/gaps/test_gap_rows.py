@@ -19,8 +19,9 @@ from kquota_spark.schema.gap_tables import CUT_LINE, MID_STREAM, SHIPPER_LOST_LI
 from kquota_spark.store.creation import create_tables
 from kquota_spark.store.rows import rows_in_ms
 from tests.support.tables.recorded_gaps import settings_at, stored
-from tests.support.tables.table_rows import T0_MS, second, unreadable, write_table
+from tests.support.tables.table_rows import second, write_table
 from tests.unit.audit.gaps.test_gap_lookups import gap, lines
+from tests.unit.audit.gaps.test_log_gaps import cut as cut_line
 
 
 @pytest.fixture
@@ -30,13 +31,7 @@ def settings(tmp_path: Path) -> Settings:
 
 def cut(settings: Settings, at_ms: int) -> None:
     """A line of broker 1 of which it is not known whose it is."""
-    row = {
-        **unreadable(0, "cut off"),
-        "broker_id": 1,
-        "log_time_ms": T0_MS + at_ms,
-        "record_time_ms": T0_MS + at_ms,
-    }
-    write_table(Path(settings.tables), "requests", row)
+    write_table(Path(settings.tables), "requests", cut_line(1, at_ms))
 
 
 def test_of_a_cut_line_in_a_gap_that_is_known_the_gaps_are_not_read_again(

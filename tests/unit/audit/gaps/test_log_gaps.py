@@ -132,7 +132,7 @@ def test_lines_that_were_cut_leave_a_gap_of_ten_seconds_each_recorded_once(tmp_p
         cut(1, 9_999),
         cut(1, 10_000),
         # Ahead of its message too; clocks differ by 2,500 ms at most.
-        cut(2, 0, is_out_of_time=True, kafka_timestamp_ms=T0_MS - 3_501),
+        cut(2, 0, is_out_of_time=True, kafka_timestamp_ms=T0_MS - 2_501),
         cut(2, 0, cluster_id="another"),
         # Of these it is known whose they are, and when this one was nobody knows.
         cut(2, 0, api_key=0, quota_type="produce"),

@@ -52,21 +52,26 @@ def rows(config: Path) -> tuple[int, dict[str, dict[str, Any]]]:
     return code, {row["part"]: row for row in found}
 
 
+WELL_TABLES = (
+    "job        ok     10.0 s   reads, on another machine\n"
+    "shippers   ok     10.0 s   2 of 2 brokers send\n"
+    "sources    ok     10.0 s   demo: quotas are known through 2026-11-21 05:40:00 UTC\n"
+    "tables     ok     10.0 s   5 tables in tables\n"
+    "lag        ok     10.0 s   demo: the newest line is of 2026-11-21 05:40:00 UTC, 9 s behind\n"
+    "agreement  ok     10.0 s   100.00 % of 1 certain verdicts in the last day\n"
+)
+WELL_ENFORCEMENT = (
+    "enforcer   off         -   quotas of a file are not enforced\n"
+    "freeze     ok          -   not frozen\n"
+    "lifted     ok          -   no quota is lifted\n"
+)
+
+
 def test_an_installation_that_is_well_has_a_figure_and_an_age_and_exit_code_0(config: Path) -> None:
     write_tables(config)
     code, out, err = run("status", "--config", str(config))
     assert (code, err) == (0, "")
-    assert out == (
-        "job        ok     10.0 s   reads, on another machine\n"
-        "shippers   ok     10.0 s   2 of 2 brokers send\n"
-        "sources    ok     10.0 s   demo: quotas are known through 2026-11-21 05:40:00 UTC\n"
-        "tables     ok     10.0 s   5 tables in tables\n"
-        "lag        ok     10.0 s   demo: the newest line is of 2026-11-21 05:40:00 UTC, 9 s behind\n"
-        "agreement  ok     10.0 s   100.00 % of 1 certain verdicts in the last day\n"
-        "enforcer   off         -   quotas of a file are not enforced\n"
-        "freeze     ok          -   not frozen\n"
-        "lifted     ok          -   no quota is lifted\n"
-    )
+    assert out == WELL_TABLES + WELL_ENFORCEMENT
 
 
 @pytest.mark.parametrize(
@@ -176,18 +181,8 @@ def test_on_an_object_store_a_row_says_who_holds_the_lease_and_how_long_ago_it_w
     take_lease(config, on_s3, "jmx", NOTE | {"renewed_ms": NOW_MS - 8_000})
     code, out, err = run("status", "--config", str(config))
     assert (code, err) == (0, "")
-    assert out == (
-        "job        ok     10.0 s   reads, on another machine\n"
-        "shippers   ok     10.0 s   2 of 2 brokers send\n"
-        "sources    ok     10.0 s   demo: quotas are known through 2026-11-21 05:40:00 UTC\n"
-        "tables     ok     10.0 s   5 tables in tables\n"
-        "lag        ok     10.0 s   demo: the newest line is of 2026-11-21 05:40:00 UTC, 9 s behind\n"
-        "agreement  ok     10.0 s   100.00 % of 1 certain verdicts in the last day\n"
-        f"lease      ok     8.00 s   log, jmx: held by process 812 on host-1 {SINCE}\n"
-        "enforcer   off         -   quotas of a file are not enforced\n"
-        "freeze     ok          -   not frozen\n"
-        "lifted     ok          -   no quota is lifted\n"
-    )
+    lease = f"lease      ok     8.00 s   log, jmx: held by process 812 on host-1 {SINCE}\n"
+    assert out == WELL_TABLES + lease + WELL_ENFORCEMENT
 
 
 @pytest.mark.parametrize(
