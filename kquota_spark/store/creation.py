@@ -23,17 +23,11 @@ _WRITTEN_BY_THE_JOB: tuple[Table, ...] = (
     REQUESTS, USAGE, DECISIONS, VIOLATIONS, JMX_SAMPLES, BROKER_CONFIGS, LOG_GAPS
 )  # fmt: skip
 _FIRST_VERSION = 1
-_STATISTICS = "delta.dataSkippingStatsColumns"
-_PROPERTIES = {
-    VIOLATIONS.name: {"delta.targetFileSize": "524288"},
-    LOG_GAPS.name: {_STATISTICS: ",".join(LOG_GAPS.skip_by)},
-}
-"""Properties that tables of an older release get too.
+_PROPERTIES = {VIOLATIONS.name: {"delta.targetFileSize": "524288"}}
+"""A merge writes a file again as soon as one of its episodes goes on.
 
-A merge into `violations` writes a file again as soon as one of its episodes goes on. In files of some thousand rows
-most soon hold ended episodes only. In one file per date, each micro-batch would write all episodes of the day again.
-
-`log_gaps` had no statistics, so each look read all of its files.
+In files of some thousand rows most soon hold ended episodes only. In one file per date, each micro-batch would write
+all episodes of the day again.
 """
 
 
@@ -62,11 +56,8 @@ def create_table(settings: Settings, declared: Table) -> None:
             name=declared.name,
             description=declared.grain,
             configuration=declared.log_properties
-            | {
-                _STATISTICS: ",".join(declared.skip_by),
-                VERSION_PROPERTY: str(SCHEMA_VERSION),
-                **_PROPERTIES.get(declared.name, {}),
-            },
+            | _properties(declared)
+            | {VERSION_PROPERTY: str(SCHEMA_VERSION)},
             raise_if_key_not_exists=False,
         )
         _extend(table, declared, path)
@@ -91,12 +82,18 @@ def _extend(table: DeltaTable, declared: Table, path: str) -> None:
     if not _is_within(pa.struct(wanted), pa.struct(found)):
         write_deltalake(table, wanted.empty_table(), mode="append", schema_mode="merge")
     set_log_properties(table, declared)
-    properties = _PROPERTIES.get(declared.name, {})
+    properties = _properties(declared)
     if not properties.items() <= table.metadata().configuration.items():
         table.alter.set_table_properties(properties, raise_if_not_exists=False)
     if version < SCHEMA_VERSION:
         # Last: a start that is cut off before this does it again.
         table.alter.set_table_properties({VERSION_PROPERTY: str(SCHEMA_VERSION)}, raise_if_not_exists=False)
+
+
+def _properties(declared: Table) -> dict[str, str]:
+    """Properties of how the files of a table are written; tables of an older release get them too."""
+    skipped_by = {"delta.dataSkippingStatsColumns": ",".join(declared.skip_by)}
+    return skipped_by | _PROPERTIES.get(declared.name, {})
 
 
 def _arrow(schema: Schema) -> pa.Schema:
