@@ -1,7 +1,7 @@
 """Rows of `log_gaps`: appended once each, put together when their files are many, and found without reading old ones.
 
-Each reason has files of its own. So their statistics tell the beginnings of logs, which count however old they are,
-from gaps, which count for as long as verdicts may depend on them.
+Each reason has files of its own, so statistics of files are enough to find both kinds of rows. Beginnings of logs count
+however old they are. Gaps count for as long as verdicts may depend on them.
 """
 
 from __future__ import annotations

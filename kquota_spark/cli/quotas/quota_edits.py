@@ -193,7 +193,7 @@ def _by_entity(edits: Iterable[QuotaEdit]) -> Iterator[tuple[AnyEntity, tuple[Qu
 def edits_report(
     command: str, origin: str, results: Sequence[EntityResult], notes: Sequence[str], unchanged: int = 0
 ) -> Report:
-    """What became of edits, or is to; notes were told before, and stand in the envelope.
+    """The report of edits that were made, or would be made.
 
     Args:
         command: the heading of the report.

@@ -88,6 +88,12 @@ def raises(
     """One for each of the buckets that is throttled much under its present limit, the most total delay first.
 
     On a tenant's page there is no command: the value is something to ask for.
+
+    Args:
+        scope: the report's tables, period and tenant.
+        hurt: the buckets with their clients.
+        rules: the quotas in force.
+        changes: edits of quotas in the period.
     """
     wanted = [
         {"quota_type": one.bucket.quota_type, "user": one.bucket.user, "client_id": one.bucket.client_id}

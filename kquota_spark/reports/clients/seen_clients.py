@@ -123,7 +123,14 @@ def observed(tables: Tables, cluster: str, clients: Sequence[ClientSeen]) -> Obs
 
 
 def is_sampled(tables: Tables, cluster: str, since_ms: int, until_ms: int = END_MS) -> bool:
-    """Whether of some broker's traffic only JMX tells."""
+    """Whether the traffic of some broker is known from JMX alone.
+
+    Args:
+        tables: with `usage` opened.
+        cluster: its id.
+        since_ms: first second of the period, epoch ms.
+        until_ms: end of the period, epoch ms, exclusive.
+    """
     if not tables.query(_FROM_JMX).rows:
         return False  # the statistics of the files tell, mostly
     types = [one.value for one in BANDWIDTH]
@@ -185,7 +192,13 @@ def seen_in_hour(
 ) -> SeenInHour | None:
     """Who was seen in the hour before a moment; None without a table of usage, or where that is empty.
 
-    The moment None is the end of the table. Quota type and client id None are all of them, and so is an empty user.
+    Args:
+        settings: where the tables are.
+        cluster_id: whose clients.
+        quota_type: None for any.
+        user: raw name, empty for any.
+        client_id: raw; None for any.
+        before_ms: the moment, epoch ms; None for the end of the table.
     """
     try:
         tables = open_tables(settings, "usage")

@@ -88,7 +88,14 @@ def timeline(
 
 
 def bucket_timeline(tables: Tables, key: BucketKey, stretch: Period, most_slots: int) -> Timeline:
-    """The timeline of one bucket on one broker, from its first second in the stretch on; `decisions` is opened."""
+    """The timeline of one bucket on one broker, from its first second in the stretch on.
+
+    Args:
+        tables: with `decisions` opened.
+        key: the bucket and its broker.
+        stretch: the period.
+        most_slots: maximum slots of the drawing.
+    """
     who = Identity(key.user or None, key.client_id or None, key.cluster_id)
     first_ms = bucket_first_ms(tables, key, stretch.from_ms)
     drawn = Period(stretch.from_ms if first_ms is None else first_ms, stretch.to_ms)
