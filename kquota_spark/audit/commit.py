@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 
-from kquota_spark.audit.episodes import pieces_of
 from kquota_spark.audit.gaps.gap_watch import GapWatch
 from kquota_spark.audit.own_clock import OwnClock
 from kquota_spark.audit.task_reports import TaskReport, TaskReports
-from kquota_spark.audit.violations import EpisodeFold, Judged, judged_of, judged_rows
+from kquota_spark.audit.violations.episodes import pieces_of
+from kquota_spark.audit.violations.fold import EpisodeFold
+from kquota_spark.audit.violations.judged import Judged, judged_rows
 from kquota_spark.checkpoints.checkpoints import LOG, TARGETS
 from kquota_spark.checkpoints.pinned import Pins
 from kquota_spark.checkpoints.runs import Run
@@ -97,7 +98,7 @@ class Sink:
             judged = _reported_judged(reports)
         else:
             judged = judged_rows(decided, self.settings.stream.episode_gap)
-        self._episodes.fold(judged, batch)
+        self._episodes.fold(judged, batch, begun_ms)
         self.clock.add(reports, begun_ms)
         self._count(reports)
 
@@ -130,6 +131,7 @@ class Sink:
 def _reported_judged(reports: Iterable[TaskReport]) -> Judged:
     of_decisions = [each for each in reports if each.table == DECISIONS.name]
     pieces = [pa.ipc.open_stream(each.pieces).read_all() for each in of_decisions]
-    newest = [place for each in of_decisions for place in each.newest]
     none = () if pieces else (pieces_of(DECISIONS.arrow_schema().empty_table(), 0),)
-    return judged_of(pa.concat_tables([*pieces, *none]), newest)
+    return Judged(
+        pa.concat_tables([*pieces, *none]), [seconds for each in of_decisions for seconds in each.seconds]
+    )

@@ -18,7 +18,7 @@ from kquota_spark.audit.progress import Progress, raise_failure
 from kquota_spark.audit.queries import QUERIES, Started, close_all_windows, start_query, wanted_queries
 from kquota_spark.audit.spark import require_pinned_threads, spark_session
 from kquota_spark.audit.upkeep import begin_upkeep
-from kquota_spark.audit.violations import rebuild_all_violations
+from kquota_spark.audit.violations.rebuild import rebuild_all_violations
 from kquota_spark.checkpoints.checkpoints import JMX, LOG
 from kquota_spark.checkpoints.driver_lease import Hold, StoppedWaitingError, only_driver
 from kquota_spark.checkpoints.lineage import require_lineage

@@ -15,9 +15,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kquota_spark.audit.episodes import pieces_of
 from kquota_spark.audit.task_reports import Ahead, Span, TaskReport, TaskReports
-from kquota_spark.audit.violations import seconds_by_place
+from kquota_spark.audit.violations.episodes import pieces_of
+from kquota_spark.audit.violations.judged import decided_seconds
 from kquota_spark.checkpoints.known import KnownLoader
 from kquota_spark.checkpoints.lineage import Lineage
 from kquota_spark.config.settings import Settings
@@ -107,8 +107,8 @@ def decided(settings: Settings, reports: TaskReports, batches: Iterable[pa.Recor
             writer.write(table.combine_chunks().to_batches()[0])
         rows = pa.concat_tables(tables)
         pieces = _as_bytes(pieces_of(rows, settings.stream.episode_gap))
-        newest, counts = seconds_by_place(rows, "max"), _decision_counts(rows)
-        reports.add(TaskReport(DECISIONS.name, [*writer.close()], counts, pieces=pieces, newest=newest))
+        seconds, counts = decided_seconds(rows), _decision_counts(rows)
+        reports.add(TaskReport(DECISIONS.name, [*writer.close()], counts, pieces=pieces, seconds=seconds))
         keep_imports()
     return iter(())
 

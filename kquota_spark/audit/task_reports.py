@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 from pyspark import AccumulatorParam, TaskContext
 
+from kquota_spark.audit.violations.judged import Seconds
 from kquota_spark.model.replay.log_beginning import BrokerLines
 from kquota_spark.store.parts import Part
 
@@ -54,9 +55,9 @@ class TaskReport(msgspec.Struct, frozen=True):
     lines: list[BrokerLines] = []
     """What they tell of restarts."""
     pieces: bytes = b""
-    """Of episodes, see `audit.episodes.pieces_of`, as an Arrow stream."""
-    newest: list[tuple[str, int, str, int]] = []
-    """See `audit.violations.seconds_by_place`."""
+    """Of episodes, see `episodes.pieces_of`, as an Arrow stream."""
+    seconds: list[Seconds] = []
+    """Of the decisions."""
 
 
 _encoded = msgspec.msgpack.Encoder().encode

@@ -12,7 +12,8 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from kquota_spark.audit.violations import EpisodeFold, judged_rows
+from kquota_spark.audit.violations.fold import EpisodeFold
+from kquota_spark.audit.violations.judged import judged_rows
 from kquota_spark.checkpoints.checkpoints import Checkpoint
 from kquota_spark.checkpoints.lineage import require_lineage
 from kquota_spark.cli.main import main
@@ -150,7 +151,7 @@ def test_parts_of_workers_are_committed_merged_and_read_there(bucket: tuple[Path
     decided = BatchCommits(settings, DECISIONS).rows_of(batch)
     assert decided is not None
     judged = judged_rows(decided, settings.stream.episode_gap)
-    EpisodeFold(settings).fold(judged, batch)
+    EpisodeFold(settings).fold(judged, batch, T0_MS)
     counts = "select (select count(*) from decisions), (select count(*) from violations)"
     assert query(settings, ["decisions", "violations"], counts).rows == [(2, 1)]
     lost = [parts[0]._replace(path="event_date=2026-11-21/part-lost.snappy.parquet")]

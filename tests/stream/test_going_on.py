@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import DeltaTable
 
-from kquota_spark.audit.violations import rebuild_all_violations
+from kquota_spark.audit.violations.rebuild import rebuild_all_violations
 from kquota_spark.checkpoints.lineage import require_lineage, stored_lineage
 from kquota_spark.config.settings import Kafka, Settings
 from kquota_spark.errors import UserError

@@ -6,8 +6,7 @@ from datetime import UTC, datetime
 
 import pyarrow.compute as pc
 
-from kquota_spark.audit.episodes import LOG
-from kquota_spark.audit.violations import Place, seconds_by_place
+from kquota_spark.audit.violations.judged import Place, decided_seconds
 from kquota_spark.checkpoints.checkpoints import LOG as CHECKPOINT
 from kquota_spark.checkpoints.checkpoints import TARGETS, Checkpoint
 from kquota_spark.config.settings import Settings
@@ -64,8 +63,9 @@ def not_folded_from_ms(settings: Settings) -> dict[Place, int]:
         except (OSError, ValueError, KeyError) as error:
             raise _unreadable(settings, name, error) from error
         if decided is not None:
-            for cluster_id, broker_id, source, time_ms in seconds_by_place(decided, "min"):
-                found[cluster_id, broker_id, source or LOG] = time_ms
+            for each in decided_seconds(decided):
+                place = (each.cluster_id, each.broker_id, each.source)
+                found[place] = min(each.first_ms, found.get(place, each.first_ms))
     return found
 
 

@@ -20,7 +20,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from kquota_spark.audit.past.closed import closed_through_ms, not_folded_from_ms, seconds_of
 from kquota_spark.audit.spark import spark_session, sql_literal, table
-from kquota_spark.audit.violations import rebuild_violations
+from kquota_spark.audit.violations.rebuild import rebuild_violations
 from kquota_spark.checkpoints.known import KnownLoader
 from kquota_spark.config.settings import Settings
 from kquota_spark.config.windows import mutation_config, rate_config

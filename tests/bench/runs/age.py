@@ -17,7 +17,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from kquota_spark.audit.upkeep import Upkeep
-from kquota_spark.audit.violations import EpisodeFold, judged_rows
+from kquota_spark.audit.violations.fold import EpisodeFold
+from kquota_spark.audit.violations.judged import judged_rows
 from kquota_spark.checkpoints.checkpoints import LOG
 from kquota_spark.config.settings import Settings
 from kquota_spark.reports.exported.tables import ExportedTables
@@ -154,7 +155,7 @@ def _folds(settings: Settings) -> Callable[[], None]:
         over = decision(number, quota_used_percent=150.0, throttled_requests=2, bucket_user="bob")
         row = {name: over.get(name) for name in DECISIONS.names}
         table = pa.Table.from_pylist([row], schema=DECISIONS.arrow_schema())
-        episodes.fold(judged_rows(table, settings.stream.episode_gap), MicroBatch("q", number))
+        episodes.fold(judged_rows(table, settings.stream.episode_gap), MicroBatch("q", number), T0_MS)
 
     fold()
     return fold

@@ -17,7 +17,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from kquota_spark.audit.violations import EpisodeFold, judged_of
+from kquota_spark.audit.violations.fold import EpisodeFold
+from kquota_spark.audit.violations.judged import Judged, Seconds
 from kquota_spark.config.settings import Settings
 from kquota_spark.store.commits import MicroBatch
 from kquota_spark.store.creation import create_tables
@@ -50,7 +51,8 @@ def main() -> int:
                 begun_s = time.process_time()
                 pieces = pa.concat_tables([pa.ipc.open_stream(each).read_all() for each in reported])
                 newest_ms = T0_MS + 1_000 * (first_s + SECONDS - 1)
-                fold.fold(judged_of(pieces, [("demo", 1, "log", newest_ms)]), MicroBatch("query", number))
+                seconds = Seconds("demo", 1, "produce", "log", newest_ms - 1_000 * (SECONDS - 1), newest_ms)
+                fold.fold(Judged(pieces, [seconds]), MicroBatch("query", number), newest_ms)
                 cpu_s = time.process_time() - begun_s
                 peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1_000
                 size_mb = sum(map(len, reported)) / 1e6

@@ -1,4 +1,4 @@
-"""Episodes in plain Python, piece by piece, as releases before had it; `kquota_spark.audit.episodes` is the same."""
+"""Episodes in plain Python, piece by piece, as releases before had it; `audit.violations.episodes` is the same."""
 
 from __future__ import annotations
 

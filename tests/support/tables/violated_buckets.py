@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from kquota_spark.audit.episodes import pieces_of
 from kquota_spark.audit.stages import _as_bytes
+from kquota_spark.audit.violations.episodes import pieces_of
 from kquota_spark.schema.tables import DECISIONS
 from tests.support.tables.table_rows import T0_MS, decision
 

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kquota_spark.audit.episodes import PIECE_COLUMNS, ended_sql, folded_sql, pieces_of, queried
+from kquota_spark.audit.violations.episodes import PIECE_COLUMNS, ended_sql, folded_sql, pieces_of, queried
 from kquota_spark.model.measure.points import CONTROLLER_ID
 from kquota_spark.schema.tables import DECISIONS
 from tests.support.chance import Chance
@@ -199,7 +199,7 @@ def as_values(*values: Any) -> tuple[Any, ...]:
 
 _WITH_A_THREAD = """
 import threading
-from kquota_spark.audit.episodes import pieces_of
+from kquota_spark.audit.violations.episodes import pieces_of
 from kquota_spark.schema.tables import DECISIONS
 
 folded, never = threading.Event(), threading.Event()

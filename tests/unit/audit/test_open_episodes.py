@@ -11,11 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from kquota_spark.audit import violations
 from kquota_spark.audit.commit import _reported_judged
 from kquota_spark.audit.stages import decided
 from kquota_spark.audit.task_reports import TaskReport, TaskReports
-from kquota_spark.audit.violations import EpisodeFold, Judged, judged_rows
+from kquota_spark.audit.violations import fold
+from kquota_spark.audit.violations.fold import EpisodeFold
+from kquota_spark.audit.violations.judged import Judged, judged_rows
 from kquota_spark.config.settings import Kafka, Settings
 from kquota_spark.schema.tables import VIOLATIONS
 from kquota_spark.store.commits import MicroBatch
@@ -39,7 +40,7 @@ class Run:
 
     def add(self, *rows: dict[str, Any]) -> None:
         judged = judged_rows(in_columns(*rows), GAP_S * 1_000)
-        self._fold.fold(judged, MicroBatch("query", self._number))
+        self._fold.fold(judged, MicroBatch("query", self._number), T0_MS)
         self._number += 1
 
     def spans(self) -> list[tuple[int, int | None, int]]:
@@ -49,14 +50,14 @@ class Run:
 def test_open_episodes_are_read_again_only_when_somebody_else_has_changed_the_table(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read, open_in = list[int](), violations._open_in
+    read, open_in = list[int](), fold._open_in
 
     def counted(table: DeltaTable, cluster_id: str) -> pa.Table:
         found = open_in(table, cluster_id)
         read.append(found.num_rows)
         return found
 
-    monkeypatch.setattr(violations, "_open_in", counted)
+    monkeypatch.setattr(fold, "_open_in", counted)
     run = Run(settings)
     run.add(over(0), over(0, bucket_user="bob"))
     run.add(over(1), over(1, bucket_user="bob"))
@@ -95,9 +96,10 @@ def test_a_second_that_is_told_again_after_its_episode_ended_makes_no_other_of_t
 
 
 def test_open_episodes_that_a_late_second_joins_are_one(settings: Settings) -> None:
-    write_table(Path(settings.tables), "decisions")
+    from_jmx = over(0, source="jmx", total_throttle_ms=None)
+    write_table(Path(settings.tables), "decisions", from_jmx)
     run = Run(settings)
-    run.add(over(0, source="jmx", total_throttle_ms=None))
+    run.add(from_jmx)
     # The clock of JMX does not come on, so its episode stays open beside that of the log.
     run.add(over(8))
     assert run.spans() == [(0, None, 0), (8, None, 8)]
@@ -136,7 +138,7 @@ def test_of_all_buckets_violated_at_once_the_driver_gets_a_piece_each(settings: 
     for number in range(3):
         found = judged(settings, number * SECONDS)
         begun_s = time.process_time()
-        fold.fold(found, MicroBatch("query", number))
+        fold.fold(found, MicroBatch("query", number), T0_MS)
         took_s.append(time.process_time() - begun_s)
     print(f"{BUCKETS:,} buckets: {', '.join(f'{each:.2f}' for each in took_s)} CPU seconds of the driver")
     rows = rows_of(settings, "violations")
@@ -155,7 +157,7 @@ def test_episodes_that_have_ended_are_not_written_again_for_those_that_go_on(tmp
         short = all_over(2_000 * number, 2_000 * (number + 1), 10 * number)
         always = in_columns(*(over(10 * number + 3 * step) for step in range(4)))
         decisions = pa.concat_tables([short, always])
-        fold.fold(judged_rows(decisions, GAP_S * 1_000), MicroBatch("query", number))
+        fold.fold(judged_rows(decisions, GAP_S * 1_000), MicroBatch("query", number), T0_MS)
     actions = DeltaTable(f"{settings.tables}/violations").get_add_actions(flatten=True)
     columns = (actions.column(name).to_pylist() for name in ("num_records", "null_count.end_time"))
     files = list(zip(*columns, strict=True))

@@ -17,9 +17,9 @@ import pytest
 from deltalake import DeltaTable
 
 from kquota_spark.audit.commit import Sink
-from kquota_spark.audit.episodes import pieces_of
 from kquota_spark.audit.job import run_audit
 from kquota_spark.audit.task_reports import TaskReport
+from kquota_spark.audit.violations.episodes import pieces_of
 from kquota_spark.checkpoints.checkpoints import JMX
 from kquota_spark.checkpoints.driver_lock import driver_lock
 from kquota_spark.checkpoints.runs import Run, begun_run

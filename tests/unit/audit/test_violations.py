@@ -12,14 +12,11 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from kquota_spark.audit import violations
-from kquota_spark.audit.episodes import pieces_of
-from kquota_spark.audit.violations import (
-    EpisodeFold,
-    judged_rows,
-    rebuild_all_violations,
-    rebuild_violations,
-)
+from kquota_spark.audit.violations import fold as folding
+from kquota_spark.audit.violations.episodes import pieces_of
+from kquota_spark.audit.violations.fold import EpisodeFold
+from kquota_spark.audit.violations.judged import judged_rows
+from kquota_spark.audit.violations.rebuild import rebuild_all_violations, rebuild_violations
 from kquota_spark.config.settings import Duration, Kafka, Settings
 from kquota_spark.model.measure.points import CONTROLLER_ID
 from kquota_spark.schema.tables import DECISIONS, VIOLATIONS
@@ -71,7 +68,7 @@ def in_columns(*rows: dict[str, Any]) -> pa.Table:
 
 def fold(settings: Settings, number: int, *rows: dict[str, Any]) -> None:
     judged = judged_rows(in_columns(*rows), settings.stream.episode_gap)
-    EpisodeFold(settings).fold(judged, MicroBatch("query", number))
+    EpisodeFold(settings).fold(judged, MicroBatch("query", number), T0_MS)
 
 
 def spans(rows: list[dict[str, Any]]) -> list[tuple[int, int | None, int]]:
@@ -207,7 +204,7 @@ def test_a_driver_that_wakes_up_undoes_no_episode_of_its_successor(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     episodes(settings, [over(0)])
-    monkeypatch.setattr(violations, "_writing", contextlib.nullcontext())  # the other process has its own
+    monkeypatch.setattr(folding, "_writing", contextlib.nullcontext())  # the other process has its own
     successors = [(1, 2)]
 
     def folded_after_the_successor(*args: Any) -> Any:
@@ -215,8 +212,8 @@ def test_a_driver_that_wakes_up_undoes_no_episode_of_its_successor(
             fold(settings, number, over(number))
         return folded(*args)
 
-    folded = violations._folded
-    monkeypatch.setattr(violations, "_folded", folded_after_the_successor)
+    folded = folding._folded
+    monkeypatch.setattr(folding, "_folded", folded_after_the_successor)
     fold(settings, 1, over(1))
     assert successors == []
     assert only(rows_of(settings, "violations"), "violated_seconds") == [(3,)]
@@ -305,7 +302,7 @@ def test_beside_a_log_each_micro_batch_of_jmx_opens_what_was_committed_since_the
     from_jmx: dict[str, Any] = {"source": "jmx", "total_throttle_ms": None, "throttled_requests": None}
 
     def fold_jmx(number: int, *rows: dict[str, Any]) -> None:
-        its.fold(judged_rows(in_columns(*rows), GAP_S * 1_000), MicroBatch("jmx", number))
+        its.fold(judged_rows(in_columns(*rows), GAP_S * 1_000), MicroBatch("jmx", number), T0_MS)
 
     write_table(root, "decisions", decision(0))
     fold_jmx(0, over(601, **from_jmx))

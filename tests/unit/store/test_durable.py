@@ -11,11 +11,9 @@ import pytest
 from deltalake import DeltaTable
 
 from kquota_spark.audit.past.maintain import maintain
-from kquota_spark.audit.violations import (
-    EpisodeFold,
-    judged_rows,
-    rebuild_violations,
-)
+from kquota_spark.audit.violations.fold import EpisodeFold
+from kquota_spark.audit.violations.judged import judged_rows
+from kquota_spark.audit.violations.rebuild import rebuild_violations
 from kquota_spark.config.settings import Duration, Maintain, Settings
 from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.quota_types import QuotaKey
@@ -71,7 +69,7 @@ def _folded(settings: Settings) -> None:
     _batch(settings, 0, _over(0), _over(1))
     rows = delta_table(settings, "decisions").to_pyarrow_table()
     judged = judged_rows(rows, settings.stream.episode_gap)
-    EpisodeFold(settings).fold(judged, MicroBatch("q", 0))
+    EpisodeFold(settings).fold(judged, MicroBatch("q", 0), T0_MS)
 
 
 def _rebuilt(settings: Settings) -> None:

@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 from kquota_spark.audit.gaps.log_gaps import record_gaps
 from kquota_spark.audit.gaps.lost_offsets import Compared, note_compared
 from kquota_spark.audit.queries import close_all_windows
-from kquota_spark.audit.violations import rebuild_all_violations
+from kquota_spark.audit.violations.rebuild import rebuild_all_violations
 from kquota_spark.checkpoints.driver_lock import driver_lock
 from kquota_spark.checkpoints.lineage import require_lineage
 from kquota_spark.cli.door import line_of

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kquota_spark.audit.violations import rebuild_all_violations
+from kquota_spark.audit.violations.rebuild import rebuild_all_violations
 from kquota_spark.store.creation import create_tables
 from kquota_spark.store.reading import open_tables
 from tests.support.logs.captures import KRAFT43_SHARE, ZK39_PLAIN

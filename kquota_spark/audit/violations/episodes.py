@@ -79,20 +79,41 @@ def violated_sql(decisions: str) -> str:
     return f"select {_KEY}, {columns} from {decisions} where {IS_VIOLATED}"  # noqa: S608 - names of ours
 
 
-def of_one_source_sql(pieces: str, log_progress: str) -> str:
+def log_spans_sql(decisions: str) -> str:
+    """SQL: the spans in which the log has decisions without a pause of more than `LOG_SILENCE_MS`.
+
+    Columns are `bucket_broker`, `quota_type`, and the first and the last second of the span, `from_ms` and `to_ms`,
+    epoch ms.
+
+    Args:
+        decisions: a table, view or subquery in brackets.
+    """
+    of_place = "over (partition by bucket_broker, quota_type order by time_ms)"
+    return f"""
+select bucket_broker, quota_type, min(time_ms) as from_ms, max(time_ms) as to_ms from (
+  select *, count(*) filter (pause_ms > {LOG_SILENCE_MS}) {of_place} as part from (
+    select *, time_ms - lag(time_ms) {of_place} as pause_ms from (
+      select distinct {BUCKET_BROKER} as bucket_broker, quota_type, epoch_ms(second) as time_ms
+      from {decisions} where coalesce(source, '{LOG}') = '{LOG}')))
+group by bucket_broker, quota_type, part"""  # noqa: S608 - names of ours
+
+
+def of_one_source_sql(pieces: str, log_spans: str) -> str:
     """SQL: the pieces that count, of those from the log and from JMX.
 
-    Both report the same violation, at their own seconds. The log misses nothing, so it counts. After `LOG_SILENCE_MS`
-    without the log, JMX counts. Pieces of JMX are single seconds.
+    Both report the same violation, at their own seconds. The log misses nothing, so it counts. A second of JMX counts
+    if the log has none in the `LOG_SILENCE_MS` before it. Pieces of JMX are single seconds.
 
     Args:
         pieces: name of a table or view.
-        log_progress: one with `bucket_broker`, `quota_type` and `log_ms`, the newest second of the log, epoch ms.
+        log_spans: one of the columns of `log_spans_sql`.
     """
     return f"""
-select {", ".join(PIECE_COLUMNS)} from (select *, {BUCKET_BROKER} as bucket_broker from {pieces})
-left join {log_progress} using (bucket_broker, quota_type)
-where source = '{LOG}' or log_ms is null or start_ms - log_ms > {LOG_SILENCE_MS}"""  # noqa: S608 - as above
+select {", ".join(f"pieces.{name}" for name in PIECE_COLUMNS)}
+from (select *, {BUCKET_BROKER} as bucket_broker from {pieces}) as pieces
+asof left join {log_spans} as spans on pieces.bucket_broker = spans.bucket_broker
+  and pieces.quota_type = spans.quota_type and pieces.start_ms >= spans.from_ms
+where source = '{LOG}' or to_ms is null or start_ms - to_ms > {LOG_SILENCE_MS}"""  # noqa: S608 - as above
 
 
 def folded_sql(pieces: str, gap_ms: int, more: Mapping[str, str] | None = None) -> str:

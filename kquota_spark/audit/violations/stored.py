@@ -1,0 +1,95 @@
+"""Episodes as rows of the table `violations`: read as pieces, written in one commit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+
+from kquota_spark.audit.violations.episodes import LOG, PIECE_COLUMNS
+from kquota_spark.schema.tables import VIOLATIONS
+from kquota_spark.store.commits import MicroBatch
+from kquota_spark.store.durable import sync_commit
+from kquota_spark.store.storage import arrow_files
+
+ON_SAME = "old.episode_id = new.episode_id and old.event_date = new.event_date"
+_TIMES = {"start_time": "start_ms", "last_second": "last_ms", "end_time": "end_ms"}
+_IN_MS, _IN_US = pa.timestamp("ms", tz="UTC"), pa.timestamp("us", tz="UTC")
+
+
+def episodes_in(table: DeltaTable, which: pc.Expression) -> pa.Table:
+    """Episodes as pieces, with `episode_id` and `end_ms`, epoch ms.
+
+    Args:
+        table: `violations`.
+        which: a condition on its columns.
+    """
+    rows = table.to_pyarrow_dataset(filesystem=arrow_files(table)).to_table(filter=which)
+    for name, in_ms in _TIMES.items():
+        rows = rows.append_column(in_ms, rows[name].cast(_IN_MS, safe=False).cast(pa.int64()))
+    of_log: Any = pc.coalesce(rows["source"], pa.scalar(LOG))
+    rows = rows.set_column(rows.schema.get_field_index("source"), "source", of_log)
+    return rows.select([*PIECE_COLUMNS, "episode_id", "end_ms"])
+
+
+def violation_rows(episodes: pa.Table) -> pa.Table:
+    """Rows of the table of episodes with ids and ends."""
+    columns: list[Any] = []
+    names = set(episodes.schema.names)
+    for field in VIOLATIONS.arrow_schema():
+        if field.name == "event_date":
+            columns.append(episodes["start_ms"].cast(_IN_MS).cast(pa.date32()))
+        elif _TIMES.get(field.name) in names:
+            columns.append(episodes[_TIMES[field.name]].cast(_IN_MS).cast(_IN_US))
+        elif field.name in names:
+            columns.append(episodes[field.name].cast(field.type))
+        else:
+            columns.append(pa.nulls(episodes.num_rows, field.type))
+    return pa.Table.from_arrays(columns, schema=VIOLATIONS.arrow_schema())
+
+
+def write_episodes(
+    table: DeltaTable, rows: pa.Table, gone: pa.Table, on: str, batch: MicroBatch | None = None
+) -> None:
+    """Write episodes and remove others, in one commit.
+
+    Args:
+        table: `violations`.
+        rows: to be there afterwards.
+        gone: not to be there; their ids, dates and starts count.
+        on: which rows of the table are looked at: `ON_SAME`, or fewer.
+        batch: the micro-batch that the commit carries.
+    """
+    source = pa.concat_tables(
+        [
+            each.append_column("is_gone", pa.repeat(is_gone, each.num_rows))
+            for each, is_gone in ((rows, False), (gone, True))
+        ]
+    )
+    columns = {name: f"new.{name}" for name in VIOLATIONS.names}
+    (
+        table.merge(
+            source,
+            f"{on} and {_of_starts(source)}",
+            source_alias="new",
+            target_alias="old",
+            commit_properties=None if batch is None else batch.properties,
+        )
+        .when_matched_delete("new.is_gone")
+        .when_matched_update(columns, "not new.is_gone")
+        .when_not_matched_insert(columns, "not new.is_gone")
+        .execute()
+    )
+    sync_commit(table)
+
+
+def _of_starts(source: pa.Table) -> str:
+    """Leaves out the files of other times, by their statistics: an id has one start."""
+    ends = (pc.min(source["start_time"]), pc.max(source["start_time"]))
+    first, last = (
+        f"arrow_cast({time.cast(pa.int64()).as_py()}, 'Timestamp(Microsecond, Some(\"UTC\"))')"
+        for time in ends
+    )
+    return f"old.start_time >= {first} and old.start_time <= {last}"
