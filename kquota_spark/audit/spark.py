@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -41,6 +42,8 @@ _LOCAL = {
     "spark.ui.enabled": "false",
 }
 """Of a local master, unless the user says otherwise."""
+_TASK_FAILURES = 4
+"""Spark's default of `spark.task.maxFailures`, which a local master does not read."""
 _HIDDEN = (
     "(?i)secret|password|token|credential|jaas|[.]sas[.]|(access|account|private|encryption|keystore)[.]?key"
 )
@@ -130,7 +133,17 @@ def _local_options(given: SparkConf) -> dict[str, str]:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if master != "local" and not master.startswith("local["):  # local-cluster has executors of its own
         return {}
-    return {name: value for name, value in _LOCAL.items() if not given.contains(name)}
+    options = {name: value for name, value in _LOCAL.items() if not given.contains(name)}
+    return options | {"spark.master": with_task_failures(master)}
+
+
+def with_task_failures(master: str) -> str:
+    """A local master that repeats a task, as a cluster does; one that says itself how often stays as it is.
+
+    Without that, one task that fails by chance ends the query: one whose worker was killed, for example.
+    """
+    cores = re.fullmatch(r"local(?:\[(\*|\d+)\])?", master)
+    return f"local[{cores[1] or 1},{_TASK_FAILURES}]" if cores else master
 
 
 def _storage_options(settings: Settings, given: SparkConf) -> dict[str, str]:
