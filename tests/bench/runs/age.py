@@ -6,6 +6,7 @@ it does what the job does at its start and beside its queries, until nothing is 
 
 from __future__ import annotations
 
+import itertools
 import resource
 import subprocess
 import sys
@@ -46,10 +47,11 @@ _COLUMNS = {
     "commit_ms": "CPU of a commit, ms (range)",
     "commit_wall_ms": "a commit, ms (range)",
     "merge_ms": "CPU of a merge of violations, ms",
+    "late_ms": "CPU of a merge of late seconds, ms",
     "violations_s": "CPU of `kquota violations`, s",
     "scrape_ms": "CPU of a look of the exporter, ms",
 }
-JUDGED = ("commit_ms", "merge_ms", "violations_s", "scrape_ms")
+JUDGED = ("commit_ms", "merge_ms", "late_ms", "violations_s", "scrape_ms")
 
 
 def main() -> int:
@@ -96,11 +98,13 @@ def _measured(root: Path, entries: int, files: int) -> tuple[dict[str, float], d
         "packed": len(decisions.file_uris()),
         "tidied_s": tidied_s,
     }
-    add, fold, look = _adds(settings), _folds(settings), _looks(settings)
+    add, fold, look = _adds(settings), _folds(settings, 1), _looks(settings)
+    fold_late = _folds(settings, -20)
     return left, {
         "commit_ms": spread([_cpu_ms(add) for _ in range(ROUNDS)]),
         "commit_wall_ms": spread([_wall_ms(add) for _ in range(ROUNDS)]),
         "merge_ms": spread([_cpu_ms(fold) for _ in range(ROUNDS)]),
+        "late_ms": spread([_cpu_ms(fold_late) for _ in range(ROUNDS)]),
         "violations_s": spread([_command_s(root / "kquota.yaml") for _ in range(COMMANDS)]),
         "scrape_ms": spread([(add(), _cpu_ms(look))[1] for _ in range(ROUNDS)]),
     }
@@ -146,16 +150,16 @@ def _adds(settings: Settings) -> Callable[[], None]:
     return add
 
 
-def _folds(settings: Settings) -> Callable[[], None]:
-    """Each call folds a violated second into an episode that is open."""
-    episodes, numbers = EpisodeFold(settings), iter(range(1, 1_000_000))
+def _folds(settings: Settings, step_s: int) -> Callable[[], None]:
+    """Each call folds a violated second: into an episode that is open, or with steps back one that comes late."""
+    episodes, numbers = EpisodeFold(settings), itertools.count(1)
 
     def fold() -> None:
         number = next(numbers)
-        over = decision(number, quota_used_percent=150.0, throttled_requests=2, bucket_user="bob")
+        over = decision(number * step_s, quota_used_percent=150.0, throttled_requests=2, bucket_user="bob")
         row = {name: over.get(name) for name in DECISIONS.names}
         table = pa.Table.from_pylist([row], schema=DECISIONS.arrow_schema())
-        episodes.fold(judged_rows(table, settings.stream.episode_gap), MicroBatch("q", number), T0_MS)
+        episodes.fold(judged_rows(table, settings.stream.episode_gap), MicroBatch(f"q{step_s}", number), T0_MS)
 
     fold()
     return fold
