@@ -113,7 +113,8 @@ class ShakenRing(SampleRing):
         for place, basis_ms in enumerate(self._basis_ms):
             over_ms = time_ms - basis_ms - self._expire_ms
             if over_ms > 0:
-                over_ms %= self._expire_ms  # after N windows more it was scraped again
+                # After N windows more it was scraped again; a shake may leave nothing of windows of milliseconds.
+                over_ms %= max(self._expire_ms, 1)
                 if self._scrape is Scrape.SOME_TIME:
                     over_ms = over_ms * (basis_ms % _CYCLE) // _CYCLE
                 self._values[place] = 0

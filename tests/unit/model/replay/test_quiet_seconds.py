@@ -29,6 +29,7 @@ REQUEST = st.tuples(
     st.integers(0, 1_500), st.integers(0, 4_000), st.sampled_from([0, 0, 0, 0, 700]), KINDS, st.booleans()
 )
 """Time since the request before, bytes, logged throttle, kind, and of which of two users."""
+_PRODUCE = (0, 0, 0, PointKind.PRODUCE, False)
 
 
 def _stretches(requests: list[tuple[int, int, int, PointKind, bool]], governing: Governing) -> list[Stretch]:
@@ -45,6 +46,7 @@ def _stretches(requests: list[tuple[int, int, int, PointKind, bool]], governing:
 
 @settings(deadline=None, print_blob=True, max_examples=60)
 @given(CONFIGS, st.lists(REQUEST, min_size=1, max_size=20), GOVERNING)
+@example(RateConfig(3, 1), [*[_PRODUCE] * 7, (1, *_PRODUCE[1:])], Governing(None))
 def test_decisions_without_verdicts_equal_those_with_them(
     config: RateConfig, requests: list[tuple[int, int, int, PointKind, bool]], governing: Governing
 ) -> None:
