@@ -159,7 +159,9 @@ def _folds(settings: Settings, step_s: int) -> Callable[[], None]:
         over = decision(number * step_s, quota_used_percent=150.0, throttled_requests=2, bucket_user="bob")
         row = {name: over.get(name) for name in DECISIONS.names}
         table = pa.Table.from_pylist([row], schema=DECISIONS.arrow_schema())
-        episodes.fold(judged_rows(table, settings.stream.episode_gap), MicroBatch(f"q{step_s}", number), T0_MS)
+        episodes.fold(
+            judged_rows(table, settings.stream.episode_gap), MicroBatch(f"q{step_s}", number), T0_MS
+        )
 
     fold()
     return fold
