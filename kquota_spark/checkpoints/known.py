@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from operator import itemgetter
 from typing import Any, ClassVar, TypeVar, cast
 
@@ -42,6 +43,8 @@ from kquota_spark.store.storage import MissingTableError, arrow_files, delta_err
 _KEYS = (*(key.value for key in QuotaKey), IP_QUOTA_KEY)
 _COMPARED = ("entity", "valid_from", "valid_to", "certain_from", "version", *_KEYS)
 _KEPT_MS = 600_000
+_GAPS_KEPT_MS = 86_400_000
+"""Much longer than any ring holds samples."""
 COLUMNS = ("level", "known_through", *_COMPARED)
 """What is read of `quota_rules`."""
 
@@ -183,17 +186,36 @@ class _Watched:
 
 
 @dataclass
-class _WatchedRules(_Watched):
-    """The same of `quota_rules`: 100,000 rules are too many to be read row by row at every edit."""
+class _WatchedOpen(_Watched):
+    """The same without the rows that no open second needs: those of years would fill the memory."""
 
-    known: KnownRules = field(default_factory=KnownRules)
     open_from_ms: int = 0
 
     def look(self, at: Pinned | None) -> None:
         before_ms, self.open_from_ms = self.open_from_ms, at.open_from_ms if at else 0
-        if self.open_from_ms < before_ms:  # rules that were left out are wanted again
+        if self.open_from_ms < before_ms:  # rows that were left out are wanted again
             self.asked, self.paths = None, frozenset()
         super().look(at)
+
+
+@dataclass
+class WatchedGaps(_WatchedOpen):
+    """The gaps after which a ring may still miss samples, and how each log began."""
+
+    def _differs(self, table: DeltaTable) -> bool:
+        earliest = datetime.fromtimestamp(max(self.open_from_ms - _GAPS_KEPT_MS, 0) / 1_000, UTC)
+        is_wanted = (pc.field("to_time") >= earliest) | pc.field("reason").isin((MID_STREAM, BROKER_START))
+        is_mine = pc.field("cluster_id") == self.settings.cluster_id
+        dataset = table.to_pyarrow_dataset(filesystem=arrow_files(table))
+        before, self.rows = self.rows, rows_in_ms(dataset.to_table(filter=is_mine & is_wanted))
+        return self.rows != before
+
+
+@dataclass
+class _WatchedRules(_WatchedOpen):
+    """The same of `quota_rules`: 100,000 rules are too many to be read row by row at every edit."""
+
+    known: KnownRules = field(default_factory=KnownRules)
 
     def _take(self, table: DeltaTable) -> None:
         super()._take(table)
@@ -254,7 +276,8 @@ class KnownLoader(_Loader):
         rules, leaders = self._rules(), list[_Watched]()
         if self._settings.quotas.callback:
             leaders.append(self._looked(_Watched, PARTITION_LEADERS.name))
-        configs, gaps = (self._looked(_Watched, table.name) for table in (BROKER_CONFIGS, LOG_GAPS))
+        configs = self._looked(_Watched, BROKER_CONFIGS.name)
+        gaps = self._looked(WatchedGaps, LOG_GAPS.name)
         return Known(
             self._kept("governor", [rules, *leaders], lambda: self._governor(rules, *leaders)),
             rules.known.known_through_ms,

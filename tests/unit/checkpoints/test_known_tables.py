@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
-from kquota_spark.checkpoints.known import KnownLoader, KnownRules, LimitsLoader
+from kquota_spark.checkpoints.known import KnownLoader, KnownRules, LimitsLoader, WatchedGaps
+from kquota_spark.checkpoints.pinned import Pinned
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.model.measure.points import CONTROLLER_ID
@@ -21,7 +23,7 @@ from kquota_spark.model.quotas.principals import Principal
 from kquota_spark.model.quotas.quota_types import IpQuotaKey, QuotaKey, QuotaType
 from kquota_spark.model.quotas.rules import QuotaChange
 from kquota_spark.pipeline.known import IpLimit, Known
-from kquota_spark.schema.gap_tables import BROKER_START, MID_STREAM
+from kquota_spark.schema.gap_tables import BROKER_START, CUT_LINE, MID_STREAM
 from kquota_spark.store import rules_tables
 from kquota_spark.store.rules_tables import NodeProblem, RulesTables
 from tests.support.spark.queries import CLUSTER, change, settings_at, write_rules
@@ -121,6 +123,30 @@ def test_windows_and_gaps_come_from_their_tables_as_soon_as_they_are_there(setti
     again = KnownLoader(settings)()
     assert again.gaps is known.gaps
     assert again.begun is known.begun
+
+
+def test_of_gaps_that_ended_a_day_before_the_open_seconds_no_file_is_opened(settings: Settings) -> None:
+    root = Path(settings.tables)
+    hour_s, open_from_s = 3_600, 400 * 86_400
+    gap = {"cluster_id": CLUSTER, "broker_id": 1, "from_time": second(2)}
+    kept = {**gap, "to_time": second(open_from_s - 24 * hour_s), "reason": CUT_LINE}
+    begin = {**gap, "to_time": second(4), "reason": MID_STREAM}
+    write_table(root, "log_gaps", begin)
+    write_table(root, "log_gaps", {**gap, "to_time": second(open_from_s - 25 * hour_s), "reason": CUT_LINE})
+    write_table(root, "log_gaps", kept)
+    gaps = WatchedGaps(settings, "log_gaps")
+    gaps.look(None)
+    assert len(gaps.rows) == 3
+    [old] = [
+        path
+        for path in (root / "log_gaps").glob("*.parquet")
+        if pq.read_table(path)["to_time"].to_pylist() == [second(open_from_s - 25 * hour_s)]
+    ]
+    old.unlink()  # so a look at it would fail
+    later = WatchedGaps(settings, "log_gaps")
+    later.look(Pinned({}, T0_MS + open_from_s * 1_000))
+    found = sorted(row["to_time"] for row in later.rows)
+    assert found == [T0_MS + 4_000, T0_MS + (open_from_s - 24 * hour_s) * 1_000]
 
 
 def test_without_quotas_nothing_is_judged(settings: Settings) -> None:
