@@ -74,7 +74,7 @@ class JolokiaAgent:
         request = urllib.request.Request(f"{self.url.rstrip('/')}/", _REQUESTS, headers)  # noqa: S310 - see agents_of
         try:
             return msgspec.json.decode(_fetched(request, timeout_s, "/jolokia"), type=list[dict[str, Any]])
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             raise AgentError("its answer is not Jolokia's, is the path right (/jolokia)?") from error
 
 

@@ -339,7 +339,7 @@ class MessageReader:
             else:
                 lost = msgspec.json.decode(value, type=_Gap).kquota_gap
                 from_ms, to_ms, latest_ms = lost.from_ms, lost.to_ms, lost.to_ms
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             reason = Unreadable(f"{kind} that is not as kquota ship writes it")
             return self._unreadable(value, broker_id, reason, written_by_ms)
         is_out_of_time = latest_ms > written_by_ms + self.settings.allowed_clock_skew_ms

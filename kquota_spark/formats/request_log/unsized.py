@@ -66,7 +66,7 @@ def header_of(body: bytes) -> tuple[Header, re.Match[bytes]] | None:
         return None
     try:
         return _header(_utf8(found["header"])), found
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         return None
 
 
@@ -91,7 +91,7 @@ def unsized_request(body: bytes, log_time_ms: int) -> Request | None:
     try:
         tail = _end(b"{" + _utf8(body[at:end]))
         return _request(header, found, tail, log_time_ms)
-    except (msgspec.MsgspecError, OverflowError):
+    except (msgspec.MsgspecError, OverflowError, RecursionError):
         return None
 
 

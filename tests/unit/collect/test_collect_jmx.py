@@ -129,7 +129,8 @@ class _Jolokia(BaseHTTPRequestHandler):
         status = {"/nowhere/": 404}.get(self.path, 200 if self.headers["Authorization"] == login else 401)
         self.send_response(status)
         self.end_headers()
-        self.wfile.write(b"<html>" if self.path == "/html/" else json.dumps([ANSWER]).encode())
+        others = {"/html/": b"<html>", "/deep/": b"[" * 100_000}
+        self.wfile.write(others.get(self.path, json.dumps([ANSWER]).encode()))
 
     def log_message(self, *args: object) -> None:
         pass
@@ -157,6 +158,7 @@ def test_an_agent_answers_to_its_login(jolokia: str) -> None:
             r"HTTP status 404, is the path right \(/jolokia\)\?",
         ),
         (JolokiaAgent(1, f"{jolokia}/html", "me", "secret"), "its answer is not Jolokia's"),
+        (JolokiaAgent(1, f"{jolokia}/deep", "me", "secret"), "its answer is not Jolokia's"),
         (JolokiaAgent(1, "http://127.0.0.1:1/jolokia"), r"\[Errno 111\] Connection refused"),
     ):
         with pytest.raises(AgentError, match=problem):
