@@ -129,7 +129,7 @@ class _Jolokia(BaseHTTPRequestHandler):
         status = {"/nowhere/": 404}.get(self.path, 200 if self.headers["Authorization"] == login else 401)
         self.send_response(status)
         self.end_headers()
-        others = {"/html/": b"<html>", "/deep/": b"[" * 100_000}
+        others = {"/html/": b"<html>", "/deep/": b"[" + b'{"a":' * 100_000}
         self.wfile.write(others.get(self.path, json.dumps([ANSWER]).encode()))
 
     def log_message(self, *args: object) -> None:
