@@ -1,8 +1,8 @@
 """The whole job with tables and checkpoints on an S3 API, through Spark's S3A, deltalake and Arrow.
 
 The server is moto's, in a process of its own. One driver is paused in the middle of a micro-batch, the next one is
-killed in the middle of another, and the first one wakes up. A driver beside the last one is refused. In the end the
-tables equal those of the run on a local disk, row by row.
+killed in the middle of another, and the first one wakes up. A driver beside the last one is refused. Others are killed
+after each commit of a micro-batch. In the end the tables equal those of the run on a local disk, row by row.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from pyarrow import fs
 
 from kquota_spark.audit.past.maintain import maintain
 from kquota_spark.config.loader import load_settings
+from kquota_spark.config.settings import Settings
 from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.embedded.setup.jars import ensure_jars
 from kquota_spark.process.processes import wait_for
@@ -30,9 +31,11 @@ from tests.fault.conftest import Run
 from tests.support.clusters.audited_topic import (
     BEGUN_WITHIN_S,
     ENDLESS,
+    MOST_LINES,
     RUN_S,
     assert_equal_tables,
     configured,
+    finish,
     started,
 )
 from tests.support.places import ROOT
@@ -44,11 +47,11 @@ _DAY_MS = 86_400_000
 OF_LOG = (*ENDLESS, "--only", "log")
 
 
-def on_s3(root: Path, cluster: Cluster, endpoint: str) -> Path:
+def on_s3(root: Path, cluster: Cluster, endpoint: str, *, most_lines: int = MOST_LINES) -> Path:
     """Settings with tables and checkpoints there."""
     options = f"{{AWS_ENDPOINT_URL: '{endpoint}', AWS_REGION: us-east-1, AWS_ALLOW_HTTP: 'true',"
     options += " AWS_ACCESS_KEY_ID: key, AWS_SECRET_ACCESS_KEY: secret}"
-    config = configured(root, cluster, f"storage_options: {options}")
+    config = configured(root, cluster, f"storage_options: {options}", most_lines=most_lines)
     text = config.read_text("utf-8").replace(f"{root}/tables", "s3a://lake/tables")
     text = text.replace(f"{root}/checkpoints", "s3a://lake/checkpoints")
     config.write_text(text.replace("stream: {", "stream: {lease_time: 3 s, "), "utf-8")
@@ -134,10 +137,35 @@ def test_on_s3_one_driver_paused_one_killed_and_one_refused_leave_the_tables_of_
         settings = load_settings(config)
         steps = list(maintain(settings, START_MS + _DAY_MS, is_dry_run=False))
         assert {(step.action, step.note) for step in steps} == {("remove files", "")}
-        files, path = file_system(settings, "s3a://lake/tables")
-        here = fs.LocalFileSystem()
-        fs.copy_files(path, str(root / "tables"), source_filesystem=files, destination_filesystem=here)
+        fetch_tables(settings, root)
     assert_equal_tables(calm.root, root)
+
+
+COMMITS = ("add requests", "append log_gaps", "add usage", "add decisions", "merge violations")
+
+
+def test_on_s3_a_kill_after_each_commit_of_a_micro_batch_costs_no_row(
+    cluster: Cluster, calm: Run, tmp_path: Path, jars: tuple[str, ...]
+) -> None:
+    root = tmp_path / "s3"
+    with s3_server() as endpoint:
+        # More micro-batches than kills, so that each of them has seconds that are closed.
+        config = on_s3(root, cluster, endpoint, most_lines=1_200)
+        for number, step in enumerate(COMMITS, start=1):
+            killed = started(config, *jars, job=OF_LOG, steps={KILLED_AT: f"{AFTER} {step}"})
+            assert ended(killed, BEGUN_WITHIN_S) == KILLED, (step, said(root))
+            # A driver waits until the lease of the killed one is over, and takes it.
+            assert leases(endpoint) == number
+        finish(config, *jars)
+        fetch_tables(load_settings(config), root)
+    assert_equal_tables(calm.root, root)
+
+
+def fetch_tables(settings: Settings, root: Path) -> None:
+    """Copy the tables to where those of a local run are."""
+    files, path = file_system(settings, "s3a://lake/tables")
+    here = fs.LocalFileSystem()
+    fs.copy_files(path, str(root / "tables"), source_filesystem=files, destination_filesystem=here)
 
 
 def test_the_job_tries_s3_from_the_driver_and_from_tasks_and_leaves_nothing(
