@@ -50,7 +50,7 @@ TIERS = {
         Phase("alone", ("tests/smoke",)),
     ),
     "test-all": (
-        Phase("workers", (*_SERVERS, *_PURE, "-m", "not alone", *_WORKERS)),
+        Phase("workers", (*_SERVERS, *_PURE, "-m", "not alone and not by_hand", *_WORKERS)),
         Phase("alone", ("tests/smoke", "tests/integration", "-m", "alone")),
     ),
 }

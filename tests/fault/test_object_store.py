@@ -144,6 +144,7 @@ def test_on_s3_one_driver_paused_one_killed_and_one_refused_leave_the_tables_of_
 COMMITS = ("add requests", "append log_gaps", "add usage", "add decisions", "merge violations")
 
 
+@pytest.mark.by_hand
 def test_on_s3_a_kill_after_each_commit_of_a_micro_batch_costs_no_row(
     cluster: Cluster, calm: Run, tmp_path: Path, jars: tuple[str, ...]
 ) -> None:
