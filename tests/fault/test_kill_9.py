@@ -1,9 +1,9 @@
 """Streaming, offline replay and restatement give the same decisions, whatever happens on the way.
 
 The input is shuffled within the allowed lateness, a third of it is sent twice, and the whole job is killed (-9) after
-everything that it leaves behind for its next start: a run for each of these steps, one after the other. All tables
-equal an untroubled run's. The decisions equal those of the replay of the log files, before and after all of it has been
-restated in batch.
+what it leaves behind for its next start: a run for each of these steps, one after the other. All tables equal an
+untroubled run's. The decisions equal those of the replay of the log files, before and after all of it has been restated
+in batch. By hand the job is killed after every step that it has; otherwise after those that make rows.
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import duckdb
+import pytest
 from deltalake import DeltaTable
 
 from kquota_spark.config.settings import Settings
@@ -74,6 +76,18 @@ OF_QUERIES = {
     ),
 }
 """One query at a time, so that each step comes in the run after the one that the step before it has ended."""
+EVERY_STEP: tuple[tuple[str | None, str], ...] = (
+    *((None, step) for step in BEFORE_SPARK),
+    *((query, step) for query, steps in OF_QUERIES.items() for step in steps),
+)
+OF_ROWS: tuple[tuple[str | None, str], ...] = (
+    (None, "create requests"),
+    (None, "append quota_changes"),
+    (None, "overwrite quota_rules"),
+    ("jmx", "add decisions"),
+    *(("log", step) for step in OF_QUERIES["log"][3:]),
+)
+"""A start of the job takes seconds, so these are the ones whose rows the next start has to know."""
 SMALL = 1_200
 """Lines of a micro-batch: there are more micro-batches than moments in them."""
 
@@ -109,19 +123,23 @@ def _killed(config: Path, query: str | None, step: str) -> int:
         process.wait()
 
 
-def test_kills_shuffle_and_copies_change_no_decision(cluster: Cluster, calm: Run, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "kills",
+    [pytest.param(OF_ROWS, id="rows"), pytest.param(EVERY_STEP, id="every", marks=pytest.mark.by_hand)],
+)
+def test_kills_shuffle_and_copies_change_no_decision(
+    cluster: Cluster, calm: Run, tmp_path: Path, kills: Sequence[tuple[str | None, str]]
+) -> None:
     root = tmp_path / "killed"
     killed = configured(root, cluster, most_lines=SMALL)
 
-    wanted: list[tuple[str | None, str]] = [(None, step) for step in BEFORE_SPARK]
-    wanted += [(query, step) for query, steps in OF_QUERIES.items() for step in steps]
-    for query, step in wanted:
+    for query, step in kills:
         print(query or "", step, flush=True)
         assert _killed(killed, query, step) == KILLED
     finish(killed, steps={STEPS: f"{root}/steps"})
 
     came = {line.partition(" ")[2] for line in (root / "steps").read_text(encoding="utf-8").splitlines()}
-    assert came == {step for _, step in wanted}
+    assert came == {step for _, step in EVERY_STEP}
     assert_equal_tables(calm.root, root)
     expected = replayed(_log_files(tmp_path / "logs"), calm.root / "quotas.yaml")
     tables = Settings(tables=str(root / "tables"))

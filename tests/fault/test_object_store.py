@@ -113,9 +113,10 @@ def test_on_s3_one_driver_paused_one_killed_and_one_refused_leave_the_tables_of_
         finally:
             ended(paused, 0)
         (line,) = said(root)
+        # Paused in the middle of its beat, it has put its note over that of its successor, and so cannot name it.
         assert re.fullmatch(
-            r"audit: s3a://lake/checkpoints: another driver has taken over the lease of log "
-            rf"\(host {re.escape(socket.gethostname())}, pid \d+\), so this one has ended: "
+            r"audit: s3a://lake/checkpoints: another driver has taken over the lease of log"
+            rf"( \(host {re.escape(socket.gethostname())}, pid \d+\))?, so this one has ended: "
             "let one scheduler start it, once",
             line,
         )

@@ -1,4 +1,4 @@
-"""A walk of a hundred steps: lines arrive in a topic, the query runs, fails at a durable step, forgets its last commit.
+"""A walk of forty steps, by hand of a hundred: lines arrive, the query runs, fails at a step, forgets its last commit.
 
 Which step comes when is drawn by chance. In the end all tables are those of one run over the whole topic.
 """
@@ -35,8 +35,7 @@ from tests.support.spark.queries import (
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-STEPS = 100
-TOPIC = "kquota.walked"
+TOPIC = "kquota.walked-{steps}"
 LINES_PER_S, LINES_AT_ONCE = 60, 120
 DURABLE = ("replace log.pinned.json", "add requests", "add usage", "add decisions", "merge violations")
 TABLES = ("requests", "usage", "decisions", "violations")
@@ -59,8 +58,9 @@ class Lines:
         arrived: lines so far.
     """
 
-    def __init__(self, cluster: Cluster) -> None:
-        create_topics(cluster, {TOPIC: 2})
+    def __init__(self, cluster: Cluster, topic: str) -> None:
+        self._topic = topic
+        create_topics(cluster, {topic: 2})
         self._producer = Producer(cluster.client_settings())
         self.arrived = 0
 
@@ -70,7 +70,7 @@ class Lines:
         for line in lines(wanted, lines_per_s=LINES_PER_S):
             key = str(line.broker_id).encode()
             self._producer.produce(
-                TOPIC, line.text, key, partition=line.broker_id % 2, timestamp=START_MS + 3_600_000
+                self._topic, line.text, key, partition=line.broker_id % 2, timestamp=START_MS + 3_600_000
             )
         assert self._producer.flush(60) == 0
         self.arrived = wanted.stop
@@ -126,20 +126,23 @@ class Walk:
         return {name: rows_of(self._settings, name) for name in TABLES}
 
 
-def test_after_a_hundred_steps_the_tables_are_those_of_one_run(
+@pytest.mark.parametrize("count", [40, pytest.param(100, marks=pytest.mark.by_hand)])
+def test_after_a_walk_the_tables_are_those_of_one_run(
+    count: int,
     spark: SparkSession,
     running_with_zookeeper: Cluster,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     chance: Chance,
 ) -> None:
-    kafka = Kafka(bootstrap_servers=running_with_zookeeper.bootstrap_servers, topic=TOPIC)
+    name = TOPIC.format(steps=count)
+    kafka = Kafka(bootstrap_servers=running_with_zookeeper.bootstrap_servers, topic=name)
     walk = Walk(spark, replace(settings_at(tmp_path / "walked"), kafka=kafka))
-    topic = Lines(running_with_zookeeper)
+    topic = Lines(running_with_zookeeper, name)
     topic.arrive()
     install(walk.come, monkeypatch.setattr)
     steps: dict[str, Callable[[], None]] = {"arrive": topic.arrive, "run": walk.run, "forget": walk.forget}
-    for _ in range(STEPS):
+    for _ in range(count):
         [step] = chance.choices(sorted(WEIGHTS), [WEIGHTS[name] for name in sorted(WEIGHTS)])
         moment = f"{chance.choice((BEFORE, AFTER))} {chance.choice(DURABLE)}"
         print(step, moment if step == "fail" else "", flush=True)
@@ -155,4 +158,4 @@ def test_after_a_hundred_steps_the_tables_are_those_of_one_run(
     assert expected["violations"] != []
     for name in TABLES:
         assert walked[name] == expected[name], name
-    assert len(walk.failed) >= STEPS // 20
+    assert len(walk.failed) >= count // 20
