@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from kquota_spark.enforce import guards
-from kquota_spark.enforce.simulation import closed_loop
+from tests.closed_loop import closed_loop
 
 SEED = 20261122
 SCENARIOS = 60

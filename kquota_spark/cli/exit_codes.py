@@ -38,7 +38,6 @@ OWN = {
     "enforce approve": {NOTHING: _NOTHING},
     "enforce apply": _SENDING,
     "enforce rollback": _TAKING_BACK,
-    "enforce simulate": {ERROR: "an error, or a promise was broken"},
     "override set": _SENDING,
     "override expire": _TAKING_BACK,
     "quotas disable": _LIFTING,

@@ -1,4 +1,4 @@
-"""The ports in memory, under the contract of the real ones: what tests and the simulator enforce on."""
+"""The ports in memory, under the contract of the real ones: what tests enforce on."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The closed loop keeps its invariants in random scenarios, and hysteresis and guards are what keeps it calm.
 
-`kquota enforce simulate` runs thousands more of them.
+`python -m tests.closed_loop` runs thousands more of them.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ import pytest
 from kquota_spark.enforce import guards
 from kquota_spark.enforce.changes import Mode
 from kquota_spark.enforce.guard_settings import Exempt
-from kquota_spark.enforce.simulation import closed_loop
-from kquota_spark.enforce.simulation.closed_loop import Trial
-from kquota_spark.enforce.simulation.scenario import (
+from kquota_spark.model.simulation.clients import Client
+from tests.closed_loop import __main__ as command
+from tests.closed_loop import closed_loop
+from tests.closed_loop.closed_loop import Summary, Trial
+from tests.closed_loop.scenario import (
     HOUR_MS,
     LENGTH_MS,
     MINUTE_MS,
@@ -22,7 +24,6 @@ from kquota_spark.enforce.simulation.scenario import (
     Scenario,
     draw,
 )
-from kquota_spark.model.simulation.clients import Client
 from tests.support.chance import Chance
 
 SCENARIOS = 300
@@ -59,6 +60,21 @@ def test_all_that_can_happen_does_so_that_all_of_it_is_judged() -> None:
 def test_the_same_seed_is_the_same_run() -> None:
     assert closed_loop.run(5, 7, lambda _: None) == closed_loop.run(5, 7, lambda _: None)
     assert closed_loop.run(5, 7, lambda _: None) != closed_loop.run(5, 8, lambda _: None)
+
+
+def test_the_command_counts_what_was_done(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["--scenarios", "3", "--seed", "5"]) == 0
+    shown = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert (shown[:2], shown[-1]) == ([["seed", "5"], ["scenarios", "3"]], ["invariants", "broken", "0"])
+
+
+def test_the_command_names_a_broken_promise(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = Summary(1, 2, 3, 4, 5, broken=1, first_broken=("1: sent while it was frozen",))
+    monkeypatch.setattr(closed_loop, "run", lambda *_: broken)
+    assert command.main([]) == 1
+    assert capsys.readouterr().out.endswith("broken in scenario 1: sent while it was frozen\n")
 
 
 def waves(scenario: Scenario) -> tuple[int, int]:

@@ -35,6 +35,5 @@ def _no_progress() -> Iterator[None]:
     """Commands called in this process say nothing of their progress: the speed of the machine is no part of a claim."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("kquota_spark.cli.judge.findings._PATIENCE_S", math.inf)
-        patched.setattr("kquota_spark.cli.enforce.plans._PROGRESS_EVERY_S", math.inf)
         patched.setattr("kquota_spark.replay.files._REPORT_S", math.inf)
         yield

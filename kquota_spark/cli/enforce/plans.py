@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -29,14 +28,12 @@ from kquota_spark.cli.options import (
     add_settings_options,
     add_yes_option,
     settings_of,
-    whole_number,
 )
 from kquota_spark.cli.text.page import Page, say
-from kquota_spark.cli.text.render import Format, Report, Shown, show
+from kquota_spark.cli.text.render import Format, show
 from kquota_spark.config.settings import Settings
 from kquota_spark.enforce.changes import Event, LogEntry, Mode
 from kquota_spark.enforce.log_state import LogState
-from kquota_spark.enforce.simulation import closed_loop
 from kquota_spark.enforcement.edges.log import EnforcementLog
 from kquota_spark.errors import UserError
 from kquota_spark.formats.text.escape import entity_text, terminal_text
@@ -45,7 +42,6 @@ from kquota_spark.process.clock import now_ms
 if TYPE_CHECKING:
     from kquota_spark.enforcement.assembly import Enforcing
 
-_PROGRESS_EVERY_S = 2.0
 _IN_FORCE = (Event.SENDING, Event.APPLIED, Event.RESTORING)
 """Newest rows of steps that hold, or may hold."""
 _NOT_IN_FORCE = "nothing of it is in force"
@@ -75,22 +71,6 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
             add_ticket_option(acting)
     enforce_status.add_command(commands)
     enforce_run.add_command(commands)
-    _add_simulate(commands)
-
-
-def _add_simulate(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    about = (
-        "random clusters, clients, faults and crashes: is any promise of enforcement broken? Needs no cluster"
-    )
-    parser = commands.add_parser("simulate", help=about, description=about)
-    parser.add_argument(
-        "--scenarios", type=whole_number, default=200, metavar="N", help="how many (default 200)"
-    )
-    parser.add_argument(
-        "--seed", type=whole_number, default=1, metavar="N", help="the only source of chance (default 1)"
-    )
-    add_form_option(parser)
-    parser.set_defaults(run=run_simulate)
 
 
 def _add(
@@ -223,33 +203,6 @@ def _taking_back(command: str, entries: Sequence[LogEntry], form: Format) -> int
     said = "nothing was put back: --yes does it" if in_force else _NOT_IN_FORCE
     say(f"\n{said}" if in_force else said, sys.stdout if form == "table" else sys.stderr)
     return NOTHING
-
-
-def run_simulate(options: argparse.Namespace) -> int:
-    """Run the scenarios, and say what was done and what was broken."""
-    said_s = time.monotonic()
-
-    def report_progress(done: int) -> None:
-        nonlocal said_s
-        if time.monotonic() - said_s > _PROGRESS_EVERY_S:
-            said_s = time.monotonic()
-            print(f"{done:,} of {options.scenarios:,} scenarios", file=sys.stderr)
-
-    summary = closed_loop.run(options.scenarios, options.seed, report_progress)
-    rows = [{"what": what, "kind": kind, "count": count} for what, kind, count in summary.rows()]
-    shown = (
-        Shown("what", lambda row: row["what"], is_text=True),
-        Shown("kind", lambda row: row["kind"], is_text=True),
-        Shown("count", lambda row: f"{row['count']:,}"),
-    )
-    footer = "\n".join(f"broken in scenario {terminal_text(line)}" for line in summary.first_broken)
-    envelope = {"broken": list(summary.first_broken)}
-    columns = ("what", "kind", "count")
-    show(
-        Report("kquota enforce simulate", columns, rows, shown, footer=footer, envelope=envelope),
-        options.output,
-    )
-    return ERROR if summary.broken else DONE
 
 
 def plan_entries(settings: Settings, plan_id: str | None) -> list[LogEntry]:

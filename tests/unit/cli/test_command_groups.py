@@ -52,13 +52,7 @@ def test_every_module_with_commands_is_reached() -> None:
 def test_help_names_the_one_command_of_enforcement_that_sends_unasked() -> None:
     commands = _commands(_commands(parser()).choices["enforce"]).choices
     unasked = {name for name, command in commands.items() if "--yes" not in command.format_help()}
-    assert unasked == {
-        "run",
-        "plan",
-        "show",
-        "status",
-        "simulate",
-    }  # all but run only read, or write a plan down
+    assert unasked == {"run", "plan", "show", "status"}  # all but run only read, or write a plan down
     assert [command.about for command in all_commands() if command.name == "enforce"] == [
         "decisions become quotas: plan, approve, apply, roll back; only run sends without --yes"
     ]

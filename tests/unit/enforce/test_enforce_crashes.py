@@ -9,14 +9,14 @@ import pytest
 
 from kquota_spark.enforce.changes import Event, LogEntry
 from kquota_spark.enforce.ports import Frozen, Written
-from kquota_spark.enforce.simulation.troubled_ports import (
+from kquota_spark.enforce.writing import LATE_WRITE_MS
+from kquota_spark.errors import UserError
+from tests.closed_loop.troubled_ports import (
     CrashError,
     Trouble,
     TroubledLedger,
     TroubledTarget,
 )
-from kquota_spark.enforce.writing import LATE_WRITE_MS
-from kquota_spark.errors import UserError
 from tests.support.enforcement.enforced_world import (
     ALICE,
     BOB,

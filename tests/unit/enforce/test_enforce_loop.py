@@ -8,9 +8,9 @@ import pytest
 
 from kquota_spark.enforce.changes import OVERRIDE, Event, Mode
 from kquota_spark.enforce.ports import Frozen
-from kquota_spark.enforce.simulation.troubled_ports import TroubledLedger
 from kquota_spark.errors import UserError
 from kquota_spark.model.quotas.quota_types import QuotaKey
+from tests.closed_loop.troubled_ports import TroubledLedger
 from tests.support.enforcement.enforced_world import (
     ALICE,
     BOB,

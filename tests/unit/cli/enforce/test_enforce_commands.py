@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
 from kquota_spark.cli.exit_codes import NOTHING
 from kquota_spark.config.loader import load_settings
-from kquota_spark.enforce.simulation.closed_loop import Summary
 from kquota_spark.store.reading import query
 from tests.support.enforcement.enforcement_cluster import NOW_MS, InMemoryCluster
 from tests.support.programs.command_output import as_json, run, shown
@@ -229,23 +227,3 @@ enforcer none has ever looked
     assert answer["mode"] == "approve"
     assert answer["frozen"]["reason"] == "look\x1b[2J"
     assert [(row["entity"], row["status"]) for row in answer["rows"]] == [("users/alice", "applied")]
-
-
-def test_a_simulation_counts_what_was_done_and_breaks_no_promise() -> None:
-    # A slow machine sees the progress on stderr: it comes after two seconds.
-    code, out, _ = run("enforce", "simulate", "--scenarios", "3", "--seed", "5", "--output", "json")
-    assert code == 0
-    answer = json.loads(out)
-    counts = {(row["what"], row["kind"]): row["count"] for row in answer["rows"]}
-    assert (answer["broken"], counts["scenarios", ""], counts["invariants broken", ""]) == ([], 3, 0)
-    assert counts["rows of the log", "planned"] > 0
-    code, out, _ = run("enforce", "simulate", "--scenarios", "3", "--seed", "5")
-    assert (code, out[:4]) == (0, "what")
-
-
-def test_a_broken_promise_is_named_and_exits_with_1(monkeypatch: pytest.MonkeyPatch) -> None:
-    broken = Summary(1, 2, 3, 4, 5, broken=1, first_broken=("1: sent while it was frozen",))
-    monkeypatch.setattr("kquota_spark.enforce.simulation.closed_loop.run", lambda *_: broken)
-    code, out, _ = run("enforce", "simulate")
-    assert code == 1
-    assert out.endswith("broken in scenario 1: sent while it was frozen\n")

@@ -87,13 +87,13 @@ class Scenario:
 
     def random(self) -> Random:
         """The chance of this scenario."""
-        return Random(self.name)  # noqa: S311 - reproducible chance, not a secret
+        return Random(self.name)
 
 
 def draw(seed: int, number: int) -> Scenario:
     """The scenario of a number under a seed."""
     name = f"{seed}/{number}"
-    random = Random(f"drawn {name}")  # noqa: S311 - reproducible chance, not a secret
+    random = Random(f"drawn {name}")
     load = random.choice(list(Load))
     users = [f"user{i}" for i in range(random.randint(2, 3))]
     capacity = random.uniform(2, 6) * MB

@@ -15,8 +15,8 @@ from typing import NamedTuple
 from kquota_spark.enforce.changes import Event, LogEntry, Mode, Quota, StepId
 from kquota_spark.enforce.in_memory import InMemoryLeases, InMemoryLedger, InMemoryTarget, Nodes
 from kquota_spark.enforce.ports import Held, Outcome, Written
-from kquota_spark.enforce.simulation.policies import KEY, RECKLESS
-from kquota_spark.enforce.simulation.scenario import HOUR_MS, Scenario
+from tests.closed_loop.policies import KEY, RECKLESS
+from tests.closed_loop.scenario import HOUR_MS, Scenario
 
 PERSON = "person"
 

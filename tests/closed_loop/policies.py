@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from kquota_spark.enforce.changes import Evidence, Proposal, Quota
-from kquota_spark.enforce.simulation.scenario import LOOK_MS, Scenario, Use
 from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.quota_types import QuotaKey
+from tests.closed_loop.scenario import LOOK_MS, Scenario, Use
 
 KEY = QuotaKey.PRODUCER_BYTE_RATE
 RECKLESS = "reckless"

@@ -21,7 +21,8 @@ from kquota_spark.enforce.in_memory import (
     InMemoryTarget,
 )
 from kquota_spark.enforce.ports import Frozen, Written
-from kquota_spark.enforce.simulation.invariants import (
+from kquota_spark.errors import UserError
+from tests.closed_loop.invariants import (
     PERSON,
     Truth,
     Watch,
@@ -29,8 +30,8 @@ from kquota_spark.enforce.simulation.invariants import (
     WatchedTarget,
     turns_of,
 )
-from kquota_spark.enforce.simulation.policies import Look, proposals, quota_of
-from kquota_spark.enforce.simulation.scenario import (
+from tests.closed_loop.policies import Look, proposals, quota_of
+from tests.closed_loop.scenario import (
     LENGTH_MS,
     MINUTE_MS,
     ROUND_MS,
@@ -39,8 +40,7 @@ from kquota_spark.enforce.simulation.scenario import (
     Traffic,
     draw,
 )
-from kquota_spark.enforce.simulation.troubled_ports import CrashError, Trouble, TroubledLedger, TroubledTarget
-from kquota_spark.errors import UserError
+from tests.closed_loop.troubled_ports import CrashError, Trouble, TroubledLedger, TroubledTarget
 
 _DAY_MS = 24 * 60 * MINUTE_MS
 _NAMES = ("first", "second")
