@@ -61,7 +61,7 @@ COMMANDS = [
     ("describe", 0),
     ("alter --user bob --add producer_byte_rate=2000 --yes", 0),
     ("describe --output json", 0),
-    ("export --to {root}/nodes.json --format znode-tree", 0),
+    ("export --to {root}/nodes.json --format kfk", 0),
     ("export --to {root}/quotas.yaml", 0),
     ("resolve --user bob --client-id x", 0),
     ("tree", 0),

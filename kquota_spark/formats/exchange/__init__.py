@@ -4,10 +4,8 @@ One module a format with `read(text: str) -> QuotaSet` and `write(quotas: QuotaS
 with one line a problem, each naming its place in the text. What a format cannot say, `write` refuses (ValueError)
 rather than leaving it out. `registry` has them all.
 
-In reading order: checks, declared, documents, hcl, kafka_configs, kfk, rpk, strimzi, terraform, znode_tree, registry.
+In reading order: checks, declared, documents, kafka_configs, kfk, rpk, strimzi, terraform, registry.
 """
 
-NAMES = (
-    "declared", "kfk", "rpk", "kafka-configs", "kafka-configs-commands", "strimzi", "terraform", "znode-tree",
-)  # fmt: skip
+NAMES = ("declared", "kfk", "rpk", "kafka-configs", "kafka-configs-commands", "strimzi", "terraform")
 """The names in the registry, here for those who do not need the formats themselves."""

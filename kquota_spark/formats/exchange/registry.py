@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from kquota_spark.formats.exchange import declared, kafka_configs, kfk, rpk, strimzi, terraform, znode_tree
+from kquota_spark.formats.exchange import declared, kafka_configs, kfk, rpk, strimzi, terraform
 from kquota_spark.model.quotas.quota_set import QuotaSet
 
 _LOOKED_AT_CHARACTERS = 100_000
@@ -54,10 +54,9 @@ FORMATS: Mapping[str, Format] = {
                r"^kafka-configs(?:\.sh)? .*--alter ", suffixes=(".sh",)),
         Format("strimzi", "KafkaUser resources of Strimzi, named users only", strimzi.read, strimzi.write,
                r"^[ \t-]*[\"']?apiVersion[\"']?: *[\"']?kafka\.strimzi\.io/", says="users by name"),
-        Format("terraform", "kafka_quota resources of the Mongey/kafka provider", terraform.read, terraform.write,
-               r"^[ \t]*resource[ \t]+\"kafka_quota", suffixes=(".tf",), says="all but pairs"),
-        Format("znode-tree", "nodes of ZooKeeper as a JSON object of paths and payloads", znode_tree.read,
-               znode_tree.write, r"^\{?\s*\"/config/(?:users|clients|ips)[/\"]"),
+        Format("terraform", "kafka_quota of the Mongey/kafka provider; read as terraform show -json", terraform.read,
+               terraform.write, r"^[ \t]*resource[ \t]+\"kafka_quota|\"terraform_version\"\s*:",
+               suffixes=(".tf",), says="all but pairs"),
     )
 }  # fmt: skip
 """By name, our own first."""

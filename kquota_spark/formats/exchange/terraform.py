@@ -8,19 +8,23 @@
       }
     }
 
-Without a name it is the default. Read is what is written here and what people write by hand of that kind; anything that
-Terraform would have to evaluate is a problem with its line. Terraform knows texts in Unicode's form NFC only. What is
-written is as `terraform fmt` would have it.
+Without a name it is the default. Such files are written as `terraform fmt` would have them. They are not read, since
+Terraform's language has to be evaluated: `terraform show -json` prints what a state or a plan holds, and that is read.
+In a plan, values that Terraform learns only when it applies the plan are a problem.
 
-Pairs are read as `kafka_quota_composite` and never written: no release of the provider has it (0.13.1; it is proposed),
-and Terraform takes nothing of a file with a resource that its provider does not know.
+Pairs are neither read nor written: no release of the provider has a resource for them (0.13.1).
+
+Source: "JSON Output Format" of Terraform; the provider's `kafka_quota`.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
 
 from kquota_spark.formats.exchange.checks import (
     Reading,
@@ -30,72 +34,113 @@ from kquota_spark.formats.exchange.checks import (
     refuse,
     writable,
 )
-from kquota_spark.formats.exchange.hcl import Attribute, Block, Number, quoted, read_blocks
+from kquota_spark.formats.exchange.documents import read_json
 from kquota_spark.model.quotas.entities import DEFAULT, Name
 from kquota_spark.model.quotas.quota_set import QuotaSet
 from kquota_spark.model.quotas.quota_types import AnyKey
 
-_ONE, _PAIR = ("resource", "kafka_quota"), ("resource", "kafka_quota_composite")
+_RESOURCE = "kafka_quota"
+_ATTRIBUTES = ("entity_type", "entity_name", "config")
 _NO_LABEL = re.compile(r"[^A-Za-z0-9]+")
 _MOST_LABEL_CHARACTERS = 60
+_TEMPLATE = re.compile(r"([$%])(\1*)\{")
+_NOT_JSON = (
+    "Terraform's language is not read, expected the output of terraform show -json (of a state or a plan)"
+)
+
+
+class _Values(msgspec.Struct):
+    entity_type: str
+    entity_name: str | None = None
+    config: dict[str, str | float] | None = None
+
+
+class _Resource(msgspec.Struct):
+    values: _Values
+    address: str = ""
+
+
+class _Module(msgspec.Struct):
+    resources: list[dict[str, Any]] = []
+    child_modules: list[_Module] = []
+
+
+class _Root(msgspec.Struct):
+    root_module: _Module | None = None
+
+
+class _Change(msgspec.Struct):
+    after_unknown: Any = None
+
+
+class _ResourceChange(msgspec.Struct):
+    address: str = ""
+    change: _Change | None = None
+
+
+class _Shown(msgspec.Struct):
+    """A state has `values`, a plan has `planned_values`; a state without resources has neither."""
+
+    format_version: str
+    values: _Root | None = None
+    planned_values: _Root | None = None
+    resource_changes: list[_ResourceChange] = []
 
 
 def read(text: str) -> QuotaSet:
-    """The quotas of all such resources; ValueError with one line a problem, each with the number of the line."""
+    """The `kafka_quota` resources of a state or plan, as `terraform show -json` prints it.
+
+    Raises:
+        ValueError: one line per problem, each with the address of the resource.
+    """
+    if not checked_text(text).lstrip().startswith("{"):
+        raise ValueError(_NOT_JSON)
+    try:
+        found = msgspec.convert(read_json(checked_text(text)), _Shown)
+    except msgspec.ValidationError as error:
+        raise ValueError(str(error)) from None
+    except RecursionError:
+        raise ValueError("nested too deeply, expected quotas") from None
     reading = Reading()
-    blocks, problems = read_blocks(checked_text(text), frozenset({_ONE, _PAIR}))
-    for line, problem in problems:
-        reading.problem(f"line {line}", problem)
-    labels: set[tuple[str, ...]] = set()
-    for block in blocks:
-        if block.labels in labels or len(block.labels) != 2:
-            reading.problem(f"line {block.line}", "expected a resource with a type and a name of its own")
-        labels.add(block.labels)
-        _read_block(block, reading)
+    unknown = {change.address: list(_unknown(change)) for change in found.resource_changes}
+    root = found.planned_values or found.values or _Root()
+    for resource in _resources(root.root_module or _Module()):
+        where = str(resource.get("address", "a resource"))[:200]
+        try:
+            values = msgspec.convert(resource, _Resource).values
+        except msgspec.ValidationError as error:
+            reading.problem(where, str(error))
+            continue
+        for attribute in unknown.get(where, ()):
+            reading.problem(where, f"{attribute} is known only after apply, expected a value")
+        name = DEFAULT if values.entity_name is None else values.entity_name
+        if (entity := reading.entity(where, [(values.entity_type, name)])) is not None:
+            for key, value in (values.config or {}).items():
+                reading.add(where, entity, key, value)
     return reading.quotas()
 
 
-def _read_block(block: Block, reading: Reading) -> None:
-    is_pair = block.labels[0] == _PAIR[1]
-    _check_names(block, {"config"} if is_pair else {"config", "entity_type", "entity_name"}, reading)
-    for inner in block.blocks:
-        if inner.kind != "entity" or not is_pair:
-            reading.problem(f"line {inner.line}", f"a block {inner.kind[:60]}, expected none")
-    parts = []
-    if is_pair:
-        for inner in block.blocks:
-            _check_names(inner, {"type", "name"}, reading)
-            parts.append(_part(inner, "type", "name", reading))
-    else:
-        parts.append(_part(block, "entity_type", "entity_name", reading))
-    if is_pair and len(parts) != 2:
-        reading.problem(f"line {block.line}", f"{len(parts)} entity blocks, expected two")
-        return
-    entity = reading.entity(f"line {block.line}", parts)
-    config = block.attributes.get("config", Attribute(block.line, {}))
-    if not isinstance(config.value, dict):
-        reading.problem(f"line {config.line}", "config: expected a map of keys and numbers")
-    elif entity is not None:
-        for key, attribute in config.value.items():
-            reading.add(f"line {attribute.line}", entity, key, attribute.value)
+def _resources(module: _Module) -> Iterator[dict[str, Any]]:
+    """The resources of a module and of those below it that hold quotas; data sources are none."""
+    modules = [module]
+    while modules:
+        here = modules.pop()
+        for resource in here.resources:
+            if resource.get("type") == _RESOURCE and resource.get("mode", "managed") == "managed":
+                yield resource
+        modules.extend(reversed(here.child_modules))
 
 
-def _check_names(block: Block, names: set[str], reading: Reading) -> None:
-    for name, attribute in block.attributes.items():
-        if name not in names:
-            reading.problem(
-                f"line {attribute.line}", f"{name[:60]}, expected only {', '.join(sorted(names))}"
-            )
+def _unknown(change: _ResourceChange) -> Iterator[str]:
+    """Attributes whose values the plan does not know: it leaves them out, as if nobody had set them."""
+    after = change.change.after_unknown if change.change else None
+    for attribute in _ATTRIBUTES if isinstance(after, dict) else ():
+        if _has_true(after.get(attribute)):
+            yield attribute
 
 
-def _part(block: Block, kind: str, name: str, reading: Reading) -> tuple[str, Name]:
-    """The type and name of an entity; without a name, the default."""
-    given = {part: block.attributes[part] for part in (kind, name) if part in block.attributes}
-    for part, attribute in given.items():
-        if isinstance(attribute.value, Number | dict):
-            reading.problem(f"line {attribute.line}", f"{part}: expected a text in quotes")
-    kind_text = str(given[kind].value) if kind in given else ""
-    return kind_text, str(given[name].value) if name in given else DEFAULT
+def _has_true(value: Any) -> bool:
+    return value is True or (isinstance(value, dict) and any(_has_true(inner) for inner in value.values()))
 
 
 def write(quotas: QuotaSet) -> str:
@@ -132,10 +177,27 @@ def _label(part: tuple[str, Name], taken: set[str]) -> str:
 
 def _resource(part: tuple[str, Name], values: Mapping[AnyKey, float], label: str) -> str:
     kind, name = part
-    named = "" if name is DEFAULT else f"  entity_name = {quoted(str(name))}\n"
+    named = "" if name is DEFAULT else f"  entity_name = {_quoted(str(name))}\n"
     width = max(len(key.value) for key in values)
     config = "".join(f"    {key.value:{width}} = {number_text(value)}\n" for key, value in values.items())
     return (
-        f'{_ONE[0]} "{_ONE[1]}" "{label}" {{\n'
-        f"  entity_type = {quoted(kind)}\n{named}  config = {{\n{config}  }}\n}}\n"
+        f'resource "{_RESOURCE}" "{label}" {{\n'
+        f"  entity_type = {_quoted(kind)}\n{named}  config = {{\n{config}  }}\n}}\n"
     )
+
+
+def _quoted(text: str) -> str:
+    """A text in quotes that means just that: no template, and no character that ends a line."""
+    # Of several dollars before a brace all but the last are written as escapes: $${ then has one reading.
+    safe = _TEMPLATE.sub(lambda found: f"{_escape(found[1]) * len(found[2])}{found[1] * 2}{{", _escaped(text))
+    return f'"{safe}"'
+
+
+def _escaped(text: str) -> str:
+    return "".join(
+        f"\\{char}" if char in '"\\' else char if char.isprintable() else _escape(char) for char in text
+    )
+
+
+def _escape(char: str) -> str:
+    return f"\\u{ord(char):04x}" if ord(char) <= 0xFFFF else f"\\U{ord(char):08x}"

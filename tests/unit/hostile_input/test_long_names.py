@@ -36,7 +36,7 @@ from tests.support.logs.log_lines import FETCH_V12, PRODUCE_V9
 from tests.support.logs.text_lines import FETCH_0102, FETCH_27, PRODUCE_0102, PRODUCE_11, PRODUCE_27
 
 LONGEST = 32_767
-PATTERNED = ("kafka-configs", "strimzi", "terraform")
+PATTERNED = ("kafka-configs", "strimzi")
 """Forms of quota files that are read by patterns; the others are JSON or YAML."""
 CHEAP_S = 0.05
 _TIMES = 3

@@ -18,6 +18,7 @@ from kquota_spark.model.quotas.quota_set import QuotaSet
 from kquota_spark.model.quotas.quota_types import IpQuotaKey, QuotaKey
 from tests.support.programs.command_output import run, shown
 from tests.support.quotas.in_memory_cluster_quotas import InMemoryClusterQuotas
+from tests.support.quotas.terraform_shows import terraform_shows
 from tests.support.tables.table_rows import T0_MS, second, source, write_table
 
 PRODUCE, FETCH, REQUEST, _ = QuotaKey
@@ -62,7 +63,7 @@ def test_the_format_is_ours_unless_the_suffix_says_another(tmp_path: Path) -> No
         f"kquota: left out: users/{pair}: a kafka_quota has a user or a client id, no pair"
         for pair in ("alice/clients/etl", "o%27neil%1B%5B31m/clients/<default>")
     ]
-    assert FORMATS["terraform"].read((tmp_path / "quotas.tf").read_text()) == {
+    assert FORMATS["terraform"].read(terraform_shows((tmp_path / "quotas.tf").read_text())) == {
         entity: QUOTAS[entity] for entity in (Entity("alice"), IpEntity("10.0.0.1"))
     }
 

@@ -206,25 +206,6 @@ spec:
     )
 
 
-def test_nodes_with_credentials_beside_quotas_give_the_quotas_only() -> None:
-    text = """{"/config": null, "/config/topics/t": {"version":1,"config":{"retention.ms":"1"}}, "/config/users": null,
-    "/config/users/alice": "{\\"config\\":{\\"SCRAM-SHA-256\\":\\"salt=c2FsdA==\\",\\"producer_byte_rate\\":\\"5\\"}}",
-    "/config/users/<default>/clients/a%20b": {"version":1,"config":{"request_percentage":"12.5"}},
-    "/config/users/parent/clients": null, "/config/users/parent": null,
-    "/config/ips/::1": {"version":1,"config":{"connection_creation_rate":"7"}}}"""
-    expected: QuotaSet = {
-        Entity("alice"): {PRODUCE: 5.0},
-        Entity(DEFAULT, "a b"): {REQUEST: 12.5},
-        IpEntity("::1"): {CONNECTIONS: 7.0},
-    }
-    assert read("znode-tree", text) == expected
-    assert "SCRAM" not in FORMATS["znode-tree"].write(expected)
-    bad = '{"/config/users/alice": {"version":1,"config":{"SCRAM-SHA-256":"salt=c2FsdA==","producer_byte_rate":5}}}'
-    [problem] = problems("znode-tree", bad)
-    assert "not a JSON text" in problem
-    assert "c2FsdA" not in problem
-
-
 def test_our_own_file_says_what_holds_at_a_moment_or_in_the_end() -> None:
     text = """\
 - {user: alice, type: producer_byte_rate, value: 1, from_ms: null, to_ms: 1000}
