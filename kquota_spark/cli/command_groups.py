@@ -80,7 +80,7 @@ _ABOUTS = {
     "enforce": {
         "enforce": "decisions become quotas: plan, approve, apply, roll back; only run sends without --yes",
         "override": "a person's own change of a quota for a time; it goes through the guards, and ends by itself",
-        "exempt": "names that enforcement never touches: edits exempt: of the policy file",
+        "exempt": "names that enforcement never touches: edits exempt.file of the policies",
         "freeze": "stop all enforcement at once: nothing is sent any more, neither changes nor expiries",
         "unfreeze": "let enforcement continue; expired changes are reverted at once",
         "quotas": "disable and enable the brokers' quotas: lift them, and put back exactly what was there",

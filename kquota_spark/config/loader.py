@@ -91,7 +91,7 @@ def settings_and_mistakes(path: Path) -> tuple[Settings, list[str]]:
     Raises:
         UserError: the file cannot be read, or is no mapping.
     """
-    data, problems = yaml_of(path, path), list[str]()
+    data, problems = yaml_of(path), list[str]()
     data = {} if data is None else data
     if not isinstance(data, dict):
         _read_dataclass(Settings, data, "", problems)
@@ -137,22 +137,16 @@ def _read_apart(
     return found
 
 
-def read_yaml_as(target: type[_T], path: Path, *, called: Path | None = None) -> _T:
-    """Read a YAML file into the dataclass `target`; see `load_settings` for the errors.
-
-    Args:
-        target: the dataclass.
-        path: of the file.
-        called: what errors call it, if not by its path.
-    """
-    name, problems = called or path, list[str]()
-    data = yaml_of(path, name)
+def read_yaml_as(target: type[_T], path: Path) -> _T:
+    """Read a YAML file into the dataclass `target`; see `load_settings` for the errors."""
+    problems = list[str]()
+    data = yaml_of(path)
     value = _read(target, {} if data is None else data, "", problems)
     if problems:
-        raise UserError("\n".join(f"{name}: {problem}" for problem in problems))
+        raise UserError("\n".join(f"{path}: {problem}" for problem in problems))
     if isinstance(value, Section):
         for later in laters(value):
-            later.path = name
+            later.path = path
     return typing.cast("_T", value)
 
 

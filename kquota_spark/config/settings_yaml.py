@@ -51,22 +51,22 @@ class SettingsLoader(BoundedLoader):
         return super().construct_mapping(node, deep=deep)
 
 
-def yaml_of(path: Path, name: Path) -> Any:
-    """What YAML makes of a file; `name` is what errors call it.
+def yaml_of(path: Path) -> Any:
+    """What YAML makes of a file.
 
     Raises:
         UserError: the file cannot be read, is too large, or is not YAML as settings have it.
     """
     try:
         if path.stat().st_size > _MAX_BYTES:
-            raise UserError(f"{name}: larger than {_MAX_BYTES} bytes, expected a settings file")
+            raise UserError(f"{path}: larger than {_MAX_BYTES} bytes, expected a settings file")
         return yaml.load(path.read_text(encoding="utf-8"), Loader=SettingsLoader)  # noqa: S506 - a SafeLoader
     except OSError as error:
-        raise UserError(f"{name}: cannot be read: {error.strerror}") from error
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f"line {mark.line + 1}: " if mark else ""
         problem = getattr(error, "problem", None) or "not YAML in UTF-8"
-        raise UserError(f"{name}: {where}{problem}") from error
+        raise UserError(f"{path}: {where}{problem}") from error
     except ValueError as error:  # what YAML takes for a date or a number, and is none: 2026-13-01
-        raise UserError(f"{name}: {error}") from error
+        raise UserError(f"{path}: {error}") from error

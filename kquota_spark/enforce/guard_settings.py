@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import re2
 
@@ -116,6 +116,17 @@ class Exempt:
     client_ids: tuple[str, ...] = ()
     patterns: tuple[str, ...] = ()
     """Regular expressions of RE2 for whole names of users or client ids."""
+    file: str = ""
+    """A file with more of them, which `kquota exempt` edits; beside the policy file if the path is relative."""
+
+    def and_those_of(self, other: Exempt) -> Exempt:
+        """These names and those of a file."""
+        return replace(
+            self,
+            users=(*self.users, *other.users),
+            client_ids=(*self.client_ids, *other.client_ids),
+            patterns=(*self.patterns, *other.patterns),
+        )
 
     def holds(self, entity: Entity) -> str | None:
         """The exemption that keeps an entity as it is; None if none does. Defaults have no name to be exempt by."""

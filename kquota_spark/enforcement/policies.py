@@ -1,15 +1,13 @@
-"""The policy file: read into `enforce.policies.policy.Policies`, edited in one step, and held against known names.
+"""The policy file: read into `enforce.policies.policy.Policies`, and held against known names.
 
 Mistakes are found before anything is planned.
 """
 
 from __future__ import annotations
 
-import os
 import re
-import tempfile
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import fields
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import fields, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple
@@ -27,6 +25,7 @@ from kquota_spark.enforce.policies.policy import (
     Raise,
     period_of,
 )
+from kquota_spark.enforcement.exempt_file import read_exempt
 from kquota_spark.errors import UserError
 from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.quota_types import QuotaKey
@@ -41,17 +40,13 @@ _NAMES = "select distinct {column} from {table} where cluster_id = ? and {column
 _LEAST_COUNTS = {"episodes": 1, "least_seconds": 1, "connections": 1}
 
 
-def load_policies(path: Path, *, called: Path | None = None) -> Policies:
-    """Read and check a file of policies.
-
-    Args:
-        path: of the file.
-        called: what errors call it, if not by its path.
+def load_policies(path: Path) -> Policies:
+    """Read and check a file of policies, with the exempt names of the file that it names.
 
     Raises:
-        UserError: the file cannot be read, or one line per problem found in it.
+        UserError: a file cannot be read, or one line per problem found in it.
     """
-    policies = read_yaml_as(Policies, path, called=called)
+    policies = read_yaml_as(Policies, path)
     problems = [
         *_guard_problems(policies.guards),
         *_exempt_problems(policies.exempt),
@@ -60,8 +55,16 @@ def load_policies(path: Path, *, called: Path | None = None) -> Policies:
     for number, policy in enumerate(policies.policies):
         problems += [f"policies[{number}].{problem}" for problem in _policy_problems(policy, policies.guards)]
     if problems:
-        raise UserError("\n".join(f"{called or path}: {problem}" for problem in problems))
-    return policies
+        raise UserError("\n".join(f"{path}: {problem}" for problem in problems))
+    if not policies.exempt.file:
+        return policies
+    listed = read_exempt(exempt_file(path, policies))
+    return replace(policies, exempt=policies.exempt.and_those_of(listed))
+
+
+def exempt_file(path: Path, policies: Policies) -> Path:
+    """The file that `exempt.file` names: beside the policy file, if its path is relative."""
+    return path.parent / policies.exempt.file
 
 
 def unknown_exempt(
@@ -217,44 +220,6 @@ def _positive(values: dict[str, float], where: str) -> Iterator[str]:
     for name, value in values.items():
         if value <= 0:
             yield f"{where}.{name}: {value:g}, expected above 0"
-
-
-def edit_policy_file(path: Path, edit: Callable[[str], str]) -> bool:
-    """Replace the text of a policy file; a running enforcer reads either the old or the new one.
-
-    Returns:
-        Whether anything changed.
-
-    Raises:
-        UserError: the file is not valid, before or after, or cannot be written.
-    """
-    load_policies(path)
-    before = path.read_bytes().decode()  # as it is, ends of lines included
-    try:
-        after = edit(before)
-    except UserError as error:
-        raise UserError(f"{path}: {error}") from error
-    if after == before:
-        return False
-    target = path.resolve()  # a link stays a link
-    try:
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-        new = Path(name)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(after.encode())
-                file.flush()
-                os.fsync(file.fileno())
-            new.chmod(target.stat().st_mode & 0o777)
-            load_policies(new, called=path)
-            new.replace(target)
-        finally:
-            new.unlink(missing_ok=True)
-    except OSError as error:
-        raise UserError(
-            f"{path}: cannot be written: {error.strerror}: edit it where it comes from"
-        ) from error
-    return True
 
 
 class KnownNames(NamedTuple):

@@ -1,4 +1,4 @@
-"""`kquota exempt`: names that enforcement never touches, kept in the policy file with its comments."""
+"""`kquota exempt`: names that enforcement never touches, in a file with one per line."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from pathlib import Path
 from kquota_spark.cli.options import add_output_options, add_settings_options, settings_of
 from kquota_spark.cli.text.page import say
 from kquota_spark.cli.text.render import Report, Shown, show
-from kquota_spark.config.exempt_list import with_exempt, without_exempt
-from kquota_spark.enforce.guard_settings import Exempt, pattern_problem
+from kquota_spark.config.settings import Settings
+from kquota_spark.enforce.guard_settings import Exempt
 from kquota_spark.enforce.policies.policy import Policies
-from kquota_spark.enforcement.policies import edit_policy_file, unknown_exemptions
+from kquota_spark.enforcement.exempt_file import ExemptName, add_exempt, remove_exempt
+from kquota_spark.enforcement.policies import exempt_file, load_policies, unknown_exemptions
 from kquota_spark.errors import UserError
 from kquota_spark.formats.text.escape import terminal_text
 from kquota_spark.formats.text.person_units import person_name
 
-_KINDS = {"user": "users", "client": "client_ids", "pattern": "patterns"}
+_FIELDS = {"user": "users", "client": "client_ids", "pattern": "patterns"}
 
 
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -46,19 +47,19 @@ def run_add(options: argparse.Namespace) -> int:
     Raises:
         UserError: nobody of that name was ever seen, the pattern is none, or the file cannot be changed.
     """
-    settings = settings_of(options)
-    kind, name = _given(options)
-    if kind == "pattern":
-        if problem := pattern_problem(name):
-            raise UserError(f"--pattern {name[:60]}: {problem}")
-    elif not options.force:
-        alone = Exempt(users=(name,)) if kind == "user" else Exempt(client_ids=(name,))
+    settings, name = settings_of(options), _given(options)
+    if problem := name.problem:
+        raise UserError(f"--{name.kind} {name.name[:60]}: {problem}")
+    policies, path = _policies_and_file(settings)
+    if name.name in getattr(policies.exempt, _FIELDS[name.kind]):
+        say(f"{name.kind} {terminal_text(person_name(name.name))} was exempt before ({path})")
+        return 0
+    if name.kind != "pattern" and not options.force:
+        alone = Exempt(users=(name.name,)) if name.kind == "user" else Exempt(client_ids=(name.name,))
         for line in unknown_exemptions(settings, Policies(exempt=alone)):
             raise UserError(f"{line}; --force adds it anyway")
-    path = Path(settings.enforcement.policy_file)
-    is_new = edit_policy_file(path, lambda text: with_exempt(text, _KINDS[kind], name))
-    said = "is exempt now" if is_new else "was exempt before"
-    say(f"{kind} {terminal_text(person_name(name))} {said} ({path})")
+    add_exempt(path, name)
+    say(f"{name.kind} {terminal_text(person_name(name.name))} is exempt now ({path})")
     return 0
 
 
@@ -66,24 +67,39 @@ def run_remove(options: argparse.Namespace) -> int:
     """Remove one.
 
     Raises:
-        UserError: it is not on the list, or the file cannot be changed.
+        UserError: it is not in the file, or the file cannot be changed.
     """
-    settings = settings_of(options)
-    kind, name = _given(options)
-    path = Path(settings.enforcement.policy_file)
-    if not edit_policy_file(path, lambda text: without_exempt(text, _KINDS[kind], name)):
-        raise UserError(f"{kind} {person_name(name)} is not in exempt.{_KINDS[kind]} of {path}")
-    say(f"{kind} {terminal_text(person_name(name))} is not exempt any more ({path})")
+    settings, name = settings_of(options), _given(options)
+    policies, path = _policies_and_file(settings)
+    if not remove_exempt(path, name):
+        where = f"is not in {path}"
+        if name.name in getattr(policies.exempt, _FIELDS[name.kind]):
+            where = (
+                f"is in exempt.{_FIELDS[name.kind]} of {settings.enforcement.policy_file}: remove it there"
+            )
+        raise UserError(f"{name.kind} {person_name(name.name)} {where}")
+    say(f"{name.kind} {terminal_text(person_name(name.name))} is not exempt any more ({path})")
     return 0
+
+
+def _policies_and_file(settings: Settings) -> tuple[Policies, Path]:
+    """The policies, and the file that the names are in."""
+    policy_file = Path(settings.enforcement.policy_file)
+    policies = load_policies(policy_file)
+    if not policies.exempt.file:
+        raise UserError(
+            f"{policy_file}: exempt.file names no file: set exempt: {{file: exempt.txt}}, and make it"
+        )
+    return policies, exempt_file(policy_file, policies)
 
 
 def run_list(options: argparse.Namespace) -> int:
     """Show the list."""
-    from kquota_spark.enforcement.policies import load_policies
-
     path = Path(settings_of(options).enforcement.policy_file)
     exempt = load_policies(path).exempt
-    rows = [{"kind": kind, "name": name} for kind, field in _KINDS.items() for name in getattr(exempt, field)]
+    rows = [
+        {"kind": kind, "name": name} for kind, field in _FIELDS.items() for name in getattr(exempt, field)
+    ]
     shown = (
         Shown("kind", lambda row: row["kind"], is_text=True),
         Shown("name", lambda row: person_name(row["name"]), is_text=True),
@@ -93,5 +109,7 @@ def run_list(options: argparse.Namespace) -> int:
     return 0
 
 
-def _given(options: argparse.Namespace) -> tuple[str, str]:
-    return next((kind, getattr(options, kind)) for kind in _KINDS if getattr(options, kind) is not None)
+def _given(options: argparse.Namespace) -> ExemptName:
+    return next(
+        ExemptName(kind, getattr(options, kind)) for kind in _FIELDS if getattr(options, kind) is not None
+    )

@@ -24,8 +24,7 @@ mode: {mode}   # how far
 guards:
   bounds:
     producer_byte_rate: {{floor: 100000, ceiling: 4000000}}
-exempt:
-  users: []
+exempt: {{file: exempt.txt}}
 policies:
   - name: repeat-offenders
     kind: penalty
@@ -45,6 +44,8 @@ class InMemoryCluster:
         self.nodes = {"users/alice": {"producer_byte_rate": "1000000"}, "users/bob": {}}
         self.leases = InMemoryLeases()
         self.policy_file = root / "policy.yaml"
+        self.exempt_file = root / "exempt.txt"
+        self.exempt_file.write_text("# nobody\n", encoding="utf-8")
         self.set_mode(mode)
         self.config = root / "kquota.yaml"
         text = f"cluster_id: demo\ntables: {root}/tables\ncheckpoints: {root}/checkpoints\n"

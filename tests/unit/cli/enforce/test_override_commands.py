@@ -225,14 +225,12 @@ def test_a_rollback_by_a_person_goes_through_while_it_is_frozen(cluster: InMemor
 
 
 def test_an_exempt_name_is_refused_from_the_next_look_on(cluster: InMemoryCluster) -> None:
-    before = cluster.policy_file.read_text(encoding="utf-8")
+    file = cluster.exempt_file
     code, out, _ = kquota(cluster, "exempt", "add", "--user", "alice")
-    assert (code, out) == (0, f"user alice is exempt now ({cluster.policy_file})\n")
-    assert cluster.policy_file.read_text(encoding="utf-8") == before.replace("users: []", "users: [alice]")
-    assert (
-        kquota(cluster, "exempt", "add", "--user", "alice")[1]
-        == f"user alice was exempt before ({cluster.policy_file})\n"
-    )
+    assert (code, out) == (0, f"user alice is exempt now ({file})\n")
+    assert file.read_text(encoding="utf-8") == "# nobody\nusers/alice\n"
+    again = kquota(cluster, "exempt", "add", "--user", "alice")
+    assert again[:2] == (0, f"user alice was exempt before ({file})\n")
     assert as_json("exempt", "list", "--config", str(cluster.config))["rows"] == [
         {"kind": "user", "name": "alice"}
     ]
@@ -240,9 +238,22 @@ def test_an_exempt_name_is_refused_from_the_next_look_on(cluster: InMemoryCluste
     assert code == 3
     assert "exempt by alice" in out
     assert kquota(cluster, "exempt", "remove", "--user", "alice")[0] == 0
-    assert cluster.policy_file.read_text(encoding="utf-8") == before
-    assert kquota(cluster, "exempt", "remove", "--user", "alice")[2] == (
-        f"kquota: user alice is not in exempt.users of {cluster.policy_file}\n"
+    assert file.read_text(encoding="utf-8") == "# nobody\n"
+    assert (
+        kquota(cluster, "exempt", "remove", "--user", "alice")[2] == f"kquota: user alice is not in {file}\n"
+    )
+
+
+def test_a_name_in_the_policy_file_is_removed_there(cluster: InMemoryCluster) -> None:
+    text = cluster.policy_file.read_text(encoding="utf-8")
+    cluster.policy_file.write_text(text.replace("{file: exempt.txt}", "{file: exempt.txt, users: [bob]}"))
+    assert kquota(cluster, "exempt", "add", "--user", "bob")[1].startswith("user bob was exempt before")
+    assert kquota(cluster, "exempt", "remove", "--user", "bob")[2] == (
+        f"kquota: user bob is in exempt.users of {cluster.policy_file}: remove it there\n"
+    )
+    cluster.policy_file.write_text(text.replace("exempt: {file: exempt.txt}\n", ""))
+    assert kquota(cluster, "exempt", "add", "--user", "bob", "--force")[2] == (
+        f"kquota: {cluster.policy_file}: exempt.file names no file: set exempt: {{file: exempt.txt}}, and make it\n"
     )
 
 
@@ -273,12 +284,10 @@ def test_a_terminal_that_lacks_a_character_is_told_its_escape(
     assert rb"by eve: wegen St\xf6\x1b[2J; kquota unfreeze lets it continue" in raw.getvalue()
 
 
-def test_an_edit_that_makes_the_policy_invalid_names_the_policy(cluster: InMemoryCluster) -> None:
-    before = cluster.policy_file.read_text(encoding="utf-8")
+def test_an_empty_name_is_refused(cluster: InMemoryCluster) -> None:
     code, out, err = kquota(cluster, "exempt", "add", "--user", "", "--force")
-    problem = "exempt.users: an empty name, expected names"
-    assert (code, out, err) == (1, "", f"kquota: {cluster.policy_file}: {problem}\n")
-    assert cluster.policy_file.read_text(encoding="utf-8") == before
+    assert (code, out, err) == (1, "", "kquota: --user : an empty name, expected a name\n")
+    assert cluster.exempt_file.read_text(encoding="utf-8") == "# nobody\n"
 
 
 LARGE = ("--key", "producer_byte_rate", "--value", "3e6", "--for", "1h", "--reason", "more")

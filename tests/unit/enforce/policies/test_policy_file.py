@@ -47,7 +47,7 @@ def test_as_shipped_everything_observes_only() -> None:
     assert policies.mode is Mode.OBSERVE
     assert [policies.mode_of(policy.name) for policy in policies.policies] == [Mode.OBSERVE] * 4
     assert [policy.kind for policy in policies.policies] == ["penalty", "raise", "lower", "default"]
-    assert policies.exempt == Exempt()
+    assert policies.exempt == Exempt(file="exempt.txt")
 
 
 def test_the_shipped_file_shows_each_key_of_each_kind_with_its_default(tmp_path: Path) -> None:

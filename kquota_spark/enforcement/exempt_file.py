@@ -1,0 +1,148 @@
+"""The file of exempt names, `exempt.file` of the policies: one per line, appended and removed by `kquota exempt`.
+
+    # comments and empty lines stay
+    users/admin
+    clients/mirror%20maker
+    pattern connect-.*
+
+Users and client ids are spelled as Kafka's nodes spell them, so that a name of any characters is one line.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from kquota_spark.enforce.guard_settings import Exempt, pattern_problem
+from kquota_spark.errors import UserError
+from kquota_spark.model.quotas.entities import Entity
+from kquota_spark.process.replaced_file import replace_file
+
+_PATTERN = "pattern "
+_EXPECTED = "expected users/NAME, clients/ID or pattern REGEX"
+_MOST_BYTES = 1_000_000
+
+
+class ExemptName(NamedTuple):
+    """One line of the file."""
+
+    kind: str
+    """`user`, `client` or `pattern`."""
+    name: str
+    """The name itself, or a regular expression of RE2 for whole names."""
+
+    @property
+    def line(self) -> str:
+        """As the file has it."""
+        if self.kind == "pattern":
+            return f"{_PATTERN}{self.name}"
+        return str(Entity(self.name) if self.kind == "user" else Entity(client_id=self.name))
+
+    @property
+    def problem(self) -> str | None:
+        """Why this cannot be a line of the file; None if it can."""
+        if self.name == "":
+            return "an empty name, expected a name"
+        if self.kind != "pattern":
+            return None
+        if self.name != self.name.strip() or "\n" in self.name or "\r" in self.name:
+            return "begins or ends with a blank, or has a line feed: spell it as \\x20 or \\n"
+        return pattern_problem(self.name)
+
+
+def read_exempt(path: Path) -> Exempt:
+    """The names of a file.
+
+    Raises:
+        UserError: it cannot be read, or one line per problem, with its number.
+    """
+    names: dict[str, list[str]] = {"user": [], "client": [], "pattern": []}
+    problems = []
+    for number, line in enumerate(_text(path).split("\n"), start=1):
+        try:
+            found = _parsed(line)
+        except ValueError as error:
+            problems.append(f"{path}: line {number}: {error}")
+            continue
+        if found is not None:
+            names[found.kind].append(found.name)
+    if problems:
+        raise UserError("\n".join(problems))
+    return Exempt(
+        users=tuple(names["user"]), client_ids=tuple(names["client"]), patterns=tuple(names["pattern"])
+    )
+
+
+def add_exempt(path: Path, name: ExemptName) -> bool:
+    """Append a line; a running enforcer reads either the old or the new file.
+
+    Returns:
+        Whether anything changed: False if the line was there.
+
+    Raises:
+        UserError: the file is not valid, or cannot be read or written.
+    """
+    read_exempt(path)
+    text = _text(path)
+    if name in map(_parsed, text.split("\n")):
+        return False
+    end = "" if text.endswith("\n") or not text else "\n"
+    replace_file(path, f"{text}{end}{name.line}\n".encode())
+    return True
+
+
+def remove_exempt(path: Path, name: ExemptName) -> bool:
+    """Remove every line of a name, as `add_exempt` adds one.
+
+    Returns:
+        Whether anything changed: False if there was none.
+
+    Raises:
+        UserError: the file is not valid, or cannot be read or written.
+    """
+    read_exempt(path)
+    lines = _text(path).split("\n")
+    kept = [line for line in lines if _parsed(line) != name]
+    if len(kept) == len(lines):
+        return False
+    replace_file(path, "\n".join(kept).encode())
+    return True
+
+
+def _parsed(line: str) -> ExemptName | None:
+    """What a line holds; None for a comment or an empty one; ValueError for any other."""
+    line = line.strip()
+    if not line or line.startswith("#"):
+        return None
+    is_pattern = line.startswith(_PATTERN)
+    found = ExemptName("pattern", line.removeprefix(_PATTERN).strip()) if is_pattern else _entity(line)
+    if problem := found.problem:
+        raise ValueError(f"{line[:60]!r}: {problem}")
+    return found
+
+
+def _entity(line: str) -> ExemptName:
+    try:
+        entity = Entity.parse(line)
+    except ValueError:
+        raise ValueError(f"{line[:60]!r}, {_EXPECTED}") from None
+    if isinstance(entity.user, str) and entity.client_id is None:
+        return ExemptName("user", entity.user)
+    if isinstance(entity.client_id, str) and entity.user is None:
+        return ExemptName("client", entity.client_id)
+    raise ValueError(f"{line[:60]!r}, {_EXPECTED}")
+
+
+def _text(path: Path) -> str:
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise UserError(f"{path}: there is no such file of exempt names: make it, it may be empty") from None
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
+    if len(data) > _MOST_BYTES:
+        raise UserError(f"{path}: {len(data):,} bytes, expected exempt names in {_MOST_BYTES:,} at most")
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise UserError(f"{path}: not UTF-8, expected exempt names") from None
