@@ -2,6 +2,6 @@
 
 Rooms, in reading order: policies.
 
-In reading order: changes, decision_messages, guard_settings, ports, log_state, writing, guards, plan,
+In reading order: changes, guard_settings, ports, log_state, writing, guards, plan,
 enforcer, in_memory, lifting.
 """

@@ -2,5 +2,5 @@
 
 Rooms, in reading order: edges.
 
-In reading order: input, exempt_file, policies, situation, assembly, decision_publisher, job.
+In reading order: input, exempt_file, policies, situation, assembly, job.
 """

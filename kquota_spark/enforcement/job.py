@@ -27,10 +27,10 @@ from kquota_spark.enforce.enforcer import Report
 from kquota_spark.enforce.policies.policy import Policies
 from kquota_spark.enforce.ports import Ledger
 from kquota_spark.enforcement.assembly import Edges, Enforcing, enforcement_edges
-from kquota_spark.enforcement.decision_publisher import DecisionPublisher
 from kquota_spark.enforcement.edges.freeze_switch import FreezeSwitch
 from kquota_spark.enforcement.policies import load_policies, unknown_exemptions
 from kquota_spark.errors import UserError, one_line
+from kquota_spark.gateway.publisher import DecisionPublisher
 from kquota_spark.process.check import require_java
 from kquota_spark.process.clock import now_ms
 from kquota_spark.process.notices import say

@@ -1,4 +1,4 @@
-"""Quotas enforced in a proxy or gateway, by the decision topic.
+"""Quotas enforced in a proxy or gateway: the decision topic, its messages, who publishes and who follows them.
 
-In reading order: gate, follower.
+In reading order: messages, topic, publisher, gate, follower.
 """

@@ -11,7 +11,7 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.config.windows import rate_config
 from kquota_spark.errors import UserError
 from kquota_spark.gateway.gate import Fallback, GateCounts, GateState, QuotaGate
-from kquota_spark.kafka.decision_topic import Connection, TopicReader
+from kquota_spark.gateway.topic import Connection, TopicReader
 from kquota_spark.model.measure.combining import Applied
 from kquota_spark.model.simulation.quota_manager import Parked, Request
 from kquota_spark.process.clock import now_ms

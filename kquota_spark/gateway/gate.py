@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from kquota_spark.enforce.decision_messages import (
+from kquota_spark.gateway.messages import (
     MOST_AHEAD_MS,
     Decided,
     Heartbeat,

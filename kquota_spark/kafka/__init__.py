@@ -1,5 +1,5 @@
 """The edge to Kafka: clients, questions, topics of our own, and what its brokers are set to.
 
 In reading order: client_properties, tokens, clients, questions, log_topic_checks, broker_checks, broker_configs,
-decision_topic, lease_topic, quota_admin.
+lease_topic, quota_admin.
 """

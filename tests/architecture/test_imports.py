@@ -23,7 +23,7 @@ ROOMS = (
     # The edges.
     *("process", "store", "kafka", "zookeeper"),
     # The programs.
-    *("quotas", "checkpoints", "ship", "collect", "replay", "audit", "doctor", "enforcement", "gateway"),
+    *("quotas", "checkpoints", "ship", "collect", "replay", "audit", "doctor", "gateway", "enforcement"),
     # What people look at, and what tries all of it out.
     *("reports", "notify", "embedded", "cli"),
 )

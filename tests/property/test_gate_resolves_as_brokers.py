@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kquota_spark.enforce.decision_messages import Heartbeat, decided, differences, encode
 from kquota_spark.gateway.gate import QuotaGate
+from kquota_spark.gateway.messages import Heartbeat, decided, differences, encode
 from kquota_spark.model.govern.govern import RuleGovernor
 from kquota_spark.model.measure.apis import Api
 from kquota_spark.model.measure.sampled_rate import RateConfig

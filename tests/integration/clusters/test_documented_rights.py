@@ -22,8 +22,8 @@ from kquota_spark.embedded.admin import create_topics
 from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.enforce.changes import Quota
 from kquota_spark.enforcement.assembly import enforcement_edges
-from kquota_spark.enforcement.decision_publisher import DecisionPublisher
 from kquota_spark.errors import UserError
+from kquota_spark.gateway.publisher import DecisionPublisher
 from kquota_spark.kafka.broker_checks import kafka_checks
 from kquota_spark.kafka.questions import require_topics
 from kquota_spark.model.quotas.entities import Entity

@@ -19,11 +19,11 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.embedded.admin import create_topics
 from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.embedded.readiness import connected
-from kquota_spark.enforcement.decision_publisher import DecisionPublisher
 from kquota_spark.errors import UserError
 from kquota_spark.gateway.follower import FollowedGate
 from kquota_spark.gateway.gate import GateState
-from kquota_spark.kafka.decision_topic import Connection, ensure_topic
+from kquota_spark.gateway.publisher import DecisionPublisher
+from kquota_spark.gateway.topic import Connection, ensure_topic
 from kquota_spark.model.govern.govern import RuleGovernor
 from kquota_spark.model.measure.apis import Api
 from kquota_spark.model.measure.combining import Applied

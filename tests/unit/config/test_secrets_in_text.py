@@ -26,8 +26,8 @@ from kquota_spark.config.settings import (
 )
 from kquota_spark.embedded.servers import free_ports
 from kquota_spark.errors import UserError
+from kquota_spark.gateway.topic import Connection
 from kquota_spark.kafka.broker_checks import asking
-from kquota_spark.kafka.decision_topic import Connection
 from kquota_spark.pipeline.ingest import IngestSettings
 from kquota_spark.zookeeper.client import zookeeper_calls
 

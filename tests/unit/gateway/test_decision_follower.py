@@ -10,7 +10,7 @@ from kquota_spark.config.settings import Enforcement, Kafka, Settings
 from kquota_spark.errors import UserError
 from kquota_spark.gateway.follower import FollowedGate
 from kquota_spark.gateway.gate import GateState, QuotaGate
-from kquota_spark.kafka.decision_topic import Connection
+from kquota_spark.gateway.topic import Connection
 from kquota_spark.model.measure.apis import Api
 from kquota_spark.model.measure.combining import NOT_THROTTLED
 from kquota_spark.model.simulation.quota_manager import Request

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kquota_spark.enforce.decision_messages import Decided, Encoded, Heartbeat, Message, Ours, Removed, encode
 from kquota_spark.gateway.gate import Fallback, GateState, QuotaGate
+from kquota_spark.gateway.messages import Decided, Encoded, Heartbeat, Message, Ours, Removed, encode
 from kquota_spark.model.measure.apis import Api
 from kquota_spark.model.measure.combining import NOT_THROTTLED
 from kquota_spark.model.quotas.entities import DEFAULT, Entity

@@ -13,6 +13,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from kquota_spark.config.settings import Enforcement, Kafka, Settings
 from kquota_spark.errors import UserError
+from kquota_spark.gateway.topic import Connection, TopicReader
 from kquota_spark.kafka.clients import (
     admin,
     bad_options,
@@ -22,7 +23,6 @@ from kquota_spark.kafka.clients import (
     producer,
     spark_options,
 )
-from kquota_spark.kafka.decision_topic import Connection, TopicReader
 from kquota_spark.kafka.lease_topic import LeaseTopic
 from kquota_spark.kafka.questions import admin_client
 from kquota_spark.kafka.quota_admin import QuotaAdmin

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from kquota_spark.config.settings import Duration, Quotas, Settings
-from kquota_spark.enforce.decision_messages import Heartbeat
-from kquota_spark.enforcement.decision_publisher import heartbeat
 from kquota_spark.errors import UserError
 from kquota_spark.formats.znodes.nodes import Node, QuotaPayload, View
+from kquota_spark.gateway.messages import Heartbeat
+from kquota_spark.gateway.publisher import heartbeat
 from kquota_spark.kafka.quota_admin import QuotaAdmin
 from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.quota_types import QuotaKey

@@ -9,7 +9,8 @@ from confluent_kafka import KafkaError
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.enforce.changes import LogEntry
-from kquota_spark.enforce.decision_messages import (
+from kquota_spark.errors import UnreachableError
+from kquota_spark.gateway.messages import (
     Encoded,
     Heartbeat,
     decided,
@@ -17,9 +18,8 @@ from kquota_spark.enforce.decision_messages import (
     encode,
     newest_issue_ms,
 )
-from kquota_spark.errors import UnreachableError
+from kquota_spark.gateway.topic import ANSWER_WITHIN_S, Connection, TopicReader, ensure_topic
 from kquota_spark.kafka import clients as kafka_clients
-from kquota_spark.kafka.decision_topic import ANSWER_WITHIN_S, Connection, TopicReader, ensure_topic
 from kquota_spark.model.quotas.rules import RuleBook, is_ahead
 from kquota_spark.quotas.stored import stored_rules
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kquota_spark.enforce.changes import Event, Evidence, LogEntry, Mode, Proposal, Quota, StepId
-from kquota_spark.enforce.decision_messages import (
+from kquota_spark.gateway.messages import (
     Decided,
     Encoded,
     Heartbeat,
