@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from random import Random
 
 from kquota_spark.enforce.changes import Evidence, Proposal, Quota
 from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.quota_types import QuotaKey
 from tests.closed_loop.scenario import LOOK_MS, Scenario, Use
+from tests.support.chance import Chance
 
 KEY = QuotaKey.PRODUCER_BYTE_RATE
 RECKLESS = "reckless"
@@ -41,7 +41,7 @@ class Look:
         return sum(use.rate_per_s for use in self.uses.values())
 
 
-def proposals(scenario: Scenario, look: Look, wildness: float, random: Random) -> list[Proposal]:
+def proposals(scenario: Scenario, look: Look, wildness: float, random: Chance) -> list[Proposal]:
     """At most one for each user, and now and then a wild one.
 
     Args:
@@ -85,7 +85,7 @@ def _wanted(scenario: Scenario, look: Look, user: str, use: Use) -> Iterator[Pro
             yield _proposal(scenario, look, user, use, "lower", wanted)
 
 
-def _wild(scenario: Scenario, look: Look, user: str, use: Use, random: Random) -> Proposal:
+def _wild(scenario: Scenario, look: Look, user: str, use: Use, random: Chance) -> Proposal:
     """Any value at all, for anybody: guards alone stand before it."""
     name = random.choice([user, user, user, "admin", "nobody"])
     value = random.choice(

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
-from random import Random
 from typing import NamedTuple
 
 from kquota_spark.config.settings import Duration
@@ -22,6 +21,7 @@ from kquota_spark.model.quotas.resolve import resolve
 from kquota_spark.model.simulation.broker import Broker, Exchange, Simulation
 from kquota_spark.model.simulation.clients import Behaviour, Client
 from kquota_spark.model.simulation.quota_manager import Limit
+from tests.support.chance import Chance
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
@@ -85,15 +85,15 @@ class Scenario:
         """What each client may have when all want more than the broker can do."""
         return self.capacity_per_s / len(self.clients)
 
-    def random(self) -> Random:
+    def random(self) -> Chance:
         """The chance of this scenario."""
-        return Random(self.name)
+        return Chance(self.name)
 
 
 def draw(seed: int, number: int) -> Scenario:
     """The scenario of a number under a seed."""
     name = f"{seed}/{number}"
-    random = Random(f"drawn {name}")
+    random = Chance(f"drawn {name}")
     load = random.choice(list(Load))
     users = [f"user{i}" for i in range(random.randint(2, 3))]
     capacity = random.uniform(2, 6) * MB
@@ -121,11 +121,11 @@ def draw(seed: int, number: int) -> Scenario:
     )
 
 
-def _some(users: list[str], chance: float, random: Random) -> tuple[str, ...]:
+def _some(users: list[str], chance: float, random: Chance) -> tuple[str, ...]:
     return tuple(user for user in users if random.random() < chance)
 
 
-def _settings(random: Random, is_constant: bool) -> GuardSettings:
+def _settings(random: Chance, is_constant: bool) -> GuardSettings:
     step = 75.0 if is_constant else random.choice([25.0, 50.0])
     hold_ms = 30 * MINUTE_MS if is_constant else random.choice([20 * MINUTE_MS, HOUR_MS])
     bounds = Bounds(floor=0.2 * MB, ceiling=12 * MB, largest_step_percent=step)
@@ -140,7 +140,7 @@ def _settings(random: Random, is_constant: bool) -> GuardSettings:
     )
 
 
-def _client(user: str, quota: float | None, fair: float, load: Load, random: Random) -> Client:
+def _client(user: str, quota: float | None, fair: float, load: Load, random: Chance) -> Client:
     """A constant load has to look constant: smaller requests, and no client whose own ways make waves."""
     limit = fair if quota is None else quota
     is_constant = load is Load.CONSTANT
@@ -174,7 +174,7 @@ class Use(NamedTuple):
 class Traffic:
     """Clients at one broker of the model, from the beginning on; seen with the delay of an audit."""
 
-    def __init__(self, scenario: Scenario, nodes: Nodes, random: Random) -> None:
+    def __init__(self, scenario: Scenario, nodes: Nodes, random: Chance) -> None:
         self._scenario, self._random = scenario, random
         self._limits: dict[str, Limit] = {}
         self._texts: dict[str, str | None] = {}

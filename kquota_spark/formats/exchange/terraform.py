@@ -134,9 +134,8 @@ def _resources(module: _Module) -> Iterator[dict[str, Any]]:
 def _unknown(change: _ResourceChange) -> Iterator[str]:
     """Attributes whose values the plan does not know: it leaves them out, as if nobody had set them."""
     after = change.change.after_unknown if change.change else None
-    for attribute in _ATTRIBUTES if isinstance(after, dict) else ():
-        if _has_true(after.get(attribute)):
-            yield attribute
+    if isinstance(after, dict):
+        yield from (attribute for attribute in _ATTRIBUTES if _has_true(after.get(attribute)))
 
 
 def _has_true(value: Any) -> bool:
