@@ -47,7 +47,7 @@ class StoppedWaitingError(UserError):
 class Beat(msgspec.Struct, frozen=True):
     """The note of a lease's holder; `count` differs each time.
 
-    Its times are epoch ms by the holder's clock, for people: no driver decides by them. Older releases wrote none.
+    Its times are epoch ms by the holder's clock, for people: no driver decides by them.
     """
 
     number: int

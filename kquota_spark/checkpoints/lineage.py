@@ -21,7 +21,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kquota_spark.checkpoints.checkpoints import JMX, LOG, TARGETS, Checkpoint, require_whole
+from kquota_spark.checkpoints.checkpoints import JMX, LOG, TARGETS, require_whole
 from kquota_spark.checkpoints.notes import read_note, write_note
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
@@ -47,8 +47,6 @@ group by all order by all
 _JMX_OFFSETS = """
 select topic, "partition", max(kafka_offset) + 1 from jmx_samples where cluster_id = $1 group by all order by all
 """
-_BEFORE = {LOG: ("ingest", "measure", "judge"), JMX: ("ingest_jmx", "measure_jmx", "judge_jmx")}
-"""Checkpoints of releases that had a query for each table."""
 
 Offsets = Mapping[str, Mapping[str, int]]
 """By topic and partition."""
@@ -171,12 +169,6 @@ def _filled(settings: Settings, name: str) -> str | None:
 
 def _advice(settings: Settings, name: str, filled: str) -> str:
     where = f"checkpoint {place_of(settings.checkpoints, name)} is missing"
-    old = [hop for hop in _BEFORE[name] if Checkpoint.of(settings, hop).exists]
-    if old:
-        return (
-            f"{where}: the checkpoints {', '.join(old)} are of a release with a query for each table: start once with "
-            "--new-lineage, which continues behind what the tables hold"
-        )
     return (
         f"{where}, but table {filled} has rows that would be written twice: restore the checkpoint, or start with "
         "--new-lineage, which continues behind them"

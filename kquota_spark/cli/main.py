@@ -28,8 +28,6 @@ _NAMES = ("user", "client_id")
 """Options that name a client, of whatever command."""
 _OF_SETTINGS = re.compile(r"--config FILE|(?:quotas|kafka|ship|collect|enforcement)\.[a-z_]+")
 """What an error names that a file of settings decides."""
-_RENAMED = {"enforcement": "quotas"}
-"""Commands of earlier releases, and what they are called now."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -63,8 +61,6 @@ class _Parser(argparse.ArgumentParser):
             is_command = isinstance(action, argparse._SubParsersAction)
             name = "/".join(action.option_strings) or action.metavar or action.dest
             what = "command" if is_command else f"value of {name}"
-            if is_command and value in _RENAMED:
-                self.error(f"unknown command {value!r}, it is {_RENAMED[value]} now")
             self.error(f"unknown {what} {value!r}{_hint(str(value), list(map(str, action.choices)))}")
 
 

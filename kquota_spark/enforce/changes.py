@@ -134,7 +134,7 @@ class LogEntry:
     """What `QuotaTarget.put_back` needs to restore what was there, as the target wrote it; no secret is in it."""
     detail: str = ""
     author: str | None = None
-    """Who planned the step; None in rows of a release that did not say so."""
+    """Who planned the step."""
     approver: str | None = None
     """Who approved it; None while nobody did."""
     ticket: str | None = None

@@ -16,11 +16,10 @@ if TYPE_CHECKING:
 
 
 SCHEMA_VERSION = 2
-"""Raised by a release that adds columns. Tables of 0.1 carry no version and count as 1."""
+"""Raised by a release that adds columns."""
 
 STATE_FORM = 10
-"""Form of the state of the query of the log: another form cannot be read. Releases with a query for each table had 1
-to 5."""
+"""Form of the state of the query of the log: another form cannot be read."""
 
 VERSION_PROPERTY = "kquota.schema.version"
 """The property of a table that carries the version.

@@ -107,7 +107,7 @@ ENFORCEMENT_LOG = Table(
         bigint("fencing", "number of the lease under which it was sent; null if nothing was"),
         string("note", "how to restore what was there, absence included; holds no secret"),
         string("detail", "the cluster's answer, or what was found instead"),
-        string("author", "who planned the step; null in rows of older releases"),
+        string("author", "who planned the step"),
         string("approver", "who approved the step; null while nobody did"),
         string("ticket", "the change request that people named with --ticket; null without one"),
     ),

@@ -108,9 +108,7 @@ def test_a_later_release_goes_on_with_the_tables_under_a_new_lineage(
 ) -> None:
     before = _rows(of_0_1)
     with pytest.raises(
-        UserError,
-        match="/log is missing: the checkpoints measure, judge are of a release with a query for each table: "
-        "start once with --new-lineage",
+        UserError, match="/log is missing, but table requests has rows that would be written twice"
     ):
         require_lineage(of_0_1, LOG, is_new=False)
     assert require_lineage(of_0_1, LOG, is_new=True) == LOG

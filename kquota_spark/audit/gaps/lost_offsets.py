@@ -191,7 +191,7 @@ def _path(settings: Settings) -> str:
 
 
 def _compared_through(settings: Settings, query_id: str) -> int | None:
-    """The last micro-batch that was compared; None for a checkpoint of a release that ended at the first loss.
+    """The last micro-batch that was compared; None without a note.
 
     Where the note is damaged, all micro-batches that the checkpoint still has are compared again. What that finds a
     second time is not written a second time.

@@ -48,7 +48,6 @@ def test_a_pipe_is_wrapped_at_columns(monkeypatch: pytest.MonkeyPatch) -> None:
         (["violatons"], "unknown command 'violatons', did you mean violations?"),
         (["enforce", "aply"], "unknown command 'aply', did you mean apply?"),
         (["context", "lst"], "unknown command 'lst', did you mean list?"),
-        (["enforcement", "status"], "unknown command 'enforcement', it is quotas now"),
         (["quotas", "statsu"], "unknown command 'statsu', did you mean status?"),
         (["usage", "--by-secnd"], "unknown option '--by-secnd', did you mean --by-second?"),
         (["exempt", "list", "--confg", "x"], "unknown option '--confg', did you mean --config?"),
