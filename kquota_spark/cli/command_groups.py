@@ -94,7 +94,6 @@ _ELSEWHERE = {
     "status.command": ("status",),
     "serve.command": ("serve",),
     "top.command": ("top",),
-    "look.read": ("violations", "decisions", "usage"),
     "look.declared_tables": ("tables",),
     "resolve.resolve": ("resolve",),
     "resolve.explain": ("explain",),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -90,7 +91,8 @@ print(json.dumps(loaded))
 def test_the_module_of_every_command_is_among_the_modules_that_are_tried() -> None:
     declared = [f"kquota_spark.cli.{command.module}" for command in all_commands()]
     assert [name for name in declared if name not in CLI] == []
-    adding = [name for name in CLI if "\ndef add_commands(" in MODULES[name].read_text(encoding="utf-8")]
+    added = re.compile(r"^(?:def add_commands\(|add_commands = )", re.MULTILINE)
+    adding = [name for name in CLI if added.search(MODULES[name].read_text(encoding="utf-8"))]
     assert sorted(adding) == sorted(set(declared))
     assert len(declared) > 40
 
@@ -142,9 +144,9 @@ def test_no_other_command_can_come_to_spark_while_it_runs() -> None:
 def test_a_query_needs_duckdb_and_deltalake_only(tmp_path: Path) -> None:
     code = """
 import argparse
-from kquota_spark.cli.look import read
+from kquota_spark.cli.look import decisions
 parser = argparse.ArgumentParser()
-read.add_commands(parser.add_subparsers())
+decisions.add_commands(parser.add_subparsers())
 options = parser.parse_args(sys.argv[1:])
 assert options.run(options) == 0
 """

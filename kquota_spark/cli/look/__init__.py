@@ -1,4 +1,4 @@
 """Commands that look at the tables.
 
-In reading order: declared_tables, exporter, usage, read, report, timeline.
+In reading order: declared_tables, exporter, decisions, violations, usage, report, timeline.
 """

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from kquota_spark.cli.chosen.near_names import meant
+from kquota_spark.cli.near_names import meant
 from kquota_spark.cli.options import (
     TIME_FORMS,
     TYPES,

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from dataclasses import replace
 
-from kquota_spark.cli.chosen.near_names import empty_text
 from kquota_spark.cli.options import (
     Conditions,
     Filter,
@@ -14,32 +12,24 @@ from kquota_spark.cli.options import (
     add_since,
     client_conditions,
     counted,
-    filter_of,
     footer_text,
-    limit_of,
     limited,
-    settings_of,
-    spans_days,
-    with_agreement,
-    with_cluster,
     with_source,
 )
-from kquota_spark.cli.text.render import Report, Row, Shown, show
+from kquota_spark.cli.question import Asked, Flag, Found, Question, column, moment
+from kquota_spark.cli.text.render import Row, Shown
 from kquota_spark.formats.text.person_units import (
     amount_text,
     broker_text,
-    clock_time,
     iso_time,
     or_dash,
-    person_count,
-    person_ms,
     person_name,
     person_span,
-    rate_text,
     type_text,
 )
 from kquota_spark.reports.scope.broker_buckets import amount_per_rate
-from kquota_spark.store.reading import Tables, open_tables, utc_text
+from kquota_spark.schema.tables import USAGE
+from kquota_spark.store.reading import Tables, utc_text
 
 _CLIENT = 'cluster_id, broker_id, quota_type, "user", client_id'
 _DAY_MS = 86_400_000
@@ -69,25 +59,18 @@ select {_CLIENT}, sum(amount)::bigint as amount, sum(requests)::bigint as reques
        count(*) as active_seconds, min(second) as first_second, max(second) as last_second,
        any_value(source) as source, sum(unsized_requests)::bigint as unsized_requests
 """
-_DELAY = Shown(
-    "total delay", lambda row: or_dash(row["observed_throttle_ms"], person_ms), note="total delay: by brokers"
-)
+_DELAY = column("observed_throttle_ms", "total delay", note="total delay: by brokers")
 
 
-def run_usage(options: argparse.Namespace) -> int:
-    """Show totals of clients, largest first, or with --by-second every second, newest first."""
-    wanted, limit = filter_of(options), limit_of(options)
-    with open_tables(settings_of(options, "tables"), "usage", newer_than_ms=wanted.newer_than_ms) as tables:
-        if options.by_second:
-            report = _by_second(tables, wanted, limit)
-        else:
-            last_day = _last_day(tables) if wanted.since is None else None
-            if last_day is not None:
-                wanted = replace(wanted, since=last_day)
-            report = _totals(tables, wanted, limit, is_cut=last_day is not None)
-        report = with_agreement(report, tables, wanted)
-    show(report, options.output)
-    return 0
+def _find(asked: Asked) -> Found:
+    """Totals of clients, largest first, or with --by-second every second, newest first."""
+    if asked.flags:
+        return _by_second(asked)
+    last_day = _last_day(asked.tables) if asked.wanted.since is None else None
+    if last_day is None:
+        return _totals(asked)
+    wanted = replace(asked.wanted, since=last_day)
+    return _totals(asked._replace(wanted=wanted), "\nthe last day of the table: --since 7d asks for more")
 
 
 def _last_day(tables: Tables) -> Since | None:
@@ -100,59 +83,44 @@ def _last_day(tables: Tables) -> Since | None:
     return Since(iso_time(start_ms), start_ms) if is_longer else None
 
 
-def _by_second(tables: Tables, wanted: Filter, limit: int | None) -> Report:
-    seconds, values = _seconds(tables, wanted)
-    throttled = " where observed_throttle_ms > 0 " if wanted.is_throttled else " "
+def _by_second(asked: Asked) -> Found:
+    seconds, values = _seconds(asked.tables, asked.wanted)
+    throttled = " where observed_throttle_ms > 0 " if asked.wanted.is_throttled else " "
     sql = f"select * from ({seconds}){throttled}order by second desc, {_CLIENT}"  # noqa: S608 - names of ours
-    found, has_more = limited(tables, sql, values, limit)
+    found, has_more = limited(asked.tables, sql, values, asked.limit)
     rows = found.dicts()
-    with_day = spans_days(rows, "second")
     shown = (
-        Shown("time", lambda row: clock_time(row["second"], with_day=with_day)),
-        *_who(),
-        Shown("requests", lambda row: or_dash(row["requests"], person_count), rank=9),
-        Shown("rate", lambda row: rate_text(row["quota_type"], row["rate_per_s"]), rank=5),
+        moment(rows, "second", "time"),
+        *_WHO,
+        column("requests", "requests", rank=9),
+        column("rate_per_s", "rate", rank=5),
         _DELAY,
     )
-    return Report(
-        command="kquota usage --by-second",
-        columns=found.columns,
-        rows=rows,
-        shown=with_cluster(rows, with_source(rows, shown)),
-        times=frozenset({"second"}),
-        footer=footer_text(rows, "second", "second", has_more=has_more) + _share_note(rows),
-        when_empty="" if rows else empty_text(wanted, "usage", tables, "usage"),
-    )
+    footer = footer_text(rows, "second", "second", has_more=has_more) + _share_note(rows)
+    return Found(found.columns, rows, with_source(rows, shown), footer, "usage --by-second")
 
 
-def _totals(tables: Tables, wanted: Filter, limit: int | None, *, is_cut: bool) -> Report:
-    seconds, values = _seconds(tables, wanted)
-    throttled = " having sum(observed_throttle_ms) > 0 " if wanted.is_throttled else " "
-    from_ms, to_ms = _span(tables, wanted)
+def _totals(asked: Asked, note: str = "") -> Found:
+    seconds, values = _seconds(asked.tables, asked.wanted)
+    throttled = " having sum(observed_throttle_ms) > 0 " if asked.wanted.is_throttled else " "
+    from_ms, to_ms = _span(asked.tables, asked.wanted)
     sql = f"{_TOTALS}from ({seconds}) group by {_CLIENT}{throttled}order by amount desc nulls last, {_CLIENT}"
-    found, has_more = limited(tables, sql, [max(to_ms - from_ms, 1), *values], limit)
+    found, has_more = limited(asked.tables, sql, [max(to_ms - from_ms, 1), *values], asked.limit)
     rows = found.dicts()
     shown = (
-        *_who(),
+        *_WHO,
         Shown("amount", _amount),
-        Shown("requests", lambda row: or_dash(row["requests"], person_count), rank=9),
-        Shown("mean", lambda row: rate_text(row["quota_type"], row["mean_rate_per_s"]), rank=7),
-        Shown("peak", lambda row: rate_text(row["quota_type"], row["peak_rate_per_s"]), rank=6),
+        column("requests", "requests", rank=9),
+        column("mean_rate_per_s", "mean", rank=7),
+        column("peak_rate_per_s", "peak", rank=6),
         _DELAY,
     )
     rest = "; there are more: --limit 0 shows all" if has_more else ""
-    return Report(
-        command="kquota usage",
-        columns=found.columns,
-        rows=rows,
-        shown=with_cluster(rows, with_source(rows, shown)),
-        times=frozenset({"first_second", "last_second"}),
-        footer=f"{counted(len(rows), 'client')}, most bytes first{rest}\nmean over {person_span(to_ms - from_ms)} from "
-        f"{utc_text(from_ms)}, peak: highest second"
-        + ("\nthe last day of the table: --since 7d asks for more" if is_cut else "")
-        + _share_note(rows),
-        when_empty="" if rows else empty_text(wanted, "usage", tables, "usage"),
+    footer = (
+        f"{counted(len(rows), 'client')}, most bytes first{rest}\nmean over {person_span(to_ms - from_ms)} from "
+        f"{utc_text(from_ms)}, peak: highest second{note}{_share_note(rows)}"
     )
+    return Found(found.columns, rows, with_source(rows, shown), footer, wanted=asked.wanted)
 
 
 def _seconds(tables: Tables, wanted: Filter) -> tuple[str, list[object]]:
@@ -179,15 +147,6 @@ def _span(tables: Tables, wanted: Filter) -> tuple[int, int]:
     return (0, 0) if first_ms is None else (first_ms, last_ms + 1_000)
 
 
-def _who() -> tuple[Shown, ...]:
-    return (
-        Shown("user", lambda row: _named(row, "user"), is_text=True, keep=12),
-        Shown("client id", lambda row: _named(row, "client_id"), is_text=True, keep=12),
-        Shown("type", lambda row: type_text(row["quota_type"]), is_text=True, keep=8),
-        Shown("broker", lambda row: broker_text(row["broker_id"])),
-    )
-
-
 def _named(row: Row, column: str) -> str:
     """A name; from JMX an empty one is that of a bucket without such a tag."""
     return person_name(row[column] or (None if row["source"] == "jmx" else ""))
@@ -201,3 +160,15 @@ def _amount(row: Row) -> str:
 def _share_note(rows: Sequence[Row]) -> str:
     count = sum(row["unsized_requests"] or 0 for row in rows)
     return f"\n≥: without {count:,} requests, whose size is not in the log" if count else ""
+
+
+_WHO = (
+    Shown("user", lambda row: _named(row, "user"), is_text=True, keep=12),
+    Shown("client id", lambda row: _named(row, "client_id"), is_text=True, keep=12),
+    Shown("type", lambda row: type_text(row["quota_type"]), is_text=True, keep=8),
+    Shown("broker", lambda row: broker_text(row["broker_id"])),
+)
+QUESTION = Question(
+    command="usage", table=USAGE, find=_find, flags=(Flag("--by-second", "every second instead of totals"),)
+)
+add_commands = QUESTION.add_to

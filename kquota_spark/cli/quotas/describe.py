@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from kquota_spark.cli.chosen.cluster_choice import add_cluster_options, chosen_cluster
 from kquota_spark.cli.chosen.entity_options import add_entity_options, asked_filter
-from kquota_spark.cli.chosen.near_names import near
+from kquota_spark.cli.near_names import near
 from kquota_spark.cli.options import add_output_options, limit_of
 from kquota_spark.cli.quotas.quota_edits import entities_text, exact_text
 from kquota_spark.cli.text.page import print_as_it_is

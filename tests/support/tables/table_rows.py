@@ -173,13 +173,12 @@ def source(known_through_s: int) -> dict[str, Any]:
 def run(*arguments: str) -> int:
     """Run a command of the reading groups as `kquota` does; an error is its text on standard output."""
     from kquota_spark.cli.judge import doctor
-    from kquota_spark.cli.look import declared_tables, read
+    from kquota_spark.cli.look import decisions, declared_tables, usage, violations
 
     parser = argparse.ArgumentParser(prog="kquota")
     commands = parser.add_subparsers(required=True)
-    read.add_commands(commands)
-    declared_tables.add_commands(commands)
-    doctor.add_commands(commands)
+    for module in (violations, decisions, usage, declared_tables, doctor):
+        module.add_commands(commands)
     options = parser.parse_args(arguments)
     try:
         return int(options.run(options))

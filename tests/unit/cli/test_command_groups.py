@@ -38,7 +38,8 @@ def test_every_module_with_commands_is_reached() -> None:
         name
         for name, source in sources.items()
         for node in ast.parse(source).body
-        if isinstance(node, ast.FunctionDef) and node.name == "add_commands"
+        if (isinstance(node, ast.FunctionDef) and node.name == "add_commands")
+        or (isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "add_commands")
     }
     reached = {command.module for command in all_commands()}
     below = {

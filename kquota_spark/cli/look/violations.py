@@ -1,0 +1,77 @@
+"""`kquota violations`: episodes of buckets above their limit, newest first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from kquota_spark.cli.options import bucket_columns
+from kquota_spark.cli.question import Flag, Question, by_sql, column
+from kquota_spark.cli.text.render import Colour, Row, Shown
+from kquota_spark.formats.text.person_units import or_dash, person_count, person_ms, person_span
+from kquota_spark.schema.harm import EPISODE_REQUESTS
+from kquota_spark.schema.tables import DECISIONS, VIOLATIONS
+
+_SQL = """
+select cluster_id, episode_id, broker_id, quota_type, bucket_user, bucket_client_id, bucket_tags,
+       epoch_ms(start_time) as start_time, epoch_ms(end_time) as end_time,
+       epoch_ms(last_second) as last_second, end_time is null as is_open, level, rule, limit_per_s,
+       peak_rate_per_s, peak_quota_used_percent, violated_seconds, throttled_ms, throttled_requests,
+       longest_throttle_ms, observed_throttled_ms, observed_throttled_requests, observed_longest_throttle_ms,
+       coalesce(source, 'log') as source, users, client_ids
+from violations
+"""
+
+
+def _shown(rows: Sequence[Row]) -> Iterator[Shown]:
+    yield Shown("lasted", _lasted, rank=6)
+    yield from bucket_columns()
+    yield column("limit_per_s", "limit", rank=4)
+    yield column("peak_rate_per_s", "peak", rank=8)
+    yield column("peak_quota_used_percent", "used", rank=5)
+    if any(row["source"] != "jmx" for row in rows):
+        yield Shown("total delay", lambda row: _harm(row, "throttled_ms", person_ms), note=_source_note(rows))
+        yield Shown("throttled requests", lambda row: _harm(row, "throttled_requests", person_count), rank=7)
+        yield Shown("longest throttle", lambda row: _harm(row, "longest_throttle_ms", person_ms), rank=11)
+
+
+def _lasted(row: Row) -> str:
+    return "open" if row["end_time"] is None else person_span(row["end_time"] - row["start_time"])
+
+
+def _harm(row: Row, name: str, text: Callable[[int], str]) -> str:
+    """The broker's figure of an episode; the replay's, where an older release has written it."""
+    return or_dash(row[f"observed_{name}"] if _is_by_brokers(row) else row[name], text)
+
+
+def _is_by_brokers(row: Row) -> bool:
+    return row["observed_throttled_ms"] is not None
+
+
+def _source_note(rows: Sequence[Row]) -> str:
+    """Whose figures the harm is."""
+    sources = {_is_by_brokers(row) for row in rows if row["source"] != "jmx"}
+    whose = "by brokers" if sources == {True} else "by replay" if sources == {False} else (
+        "by brokers, by replay in rows of older releases"
+    )  # fmt: skip
+    return f"total delay, throttled requests: {whose}"
+
+
+QUESTION = Question(
+    command="violations",
+    table=VIOLATIONS,
+    find=by_sql(
+        _SQL,
+        time=("start_time", "start"),
+        since="coalesce(violations.end_time, violations.last_second)",
+        order="start_time desc, cluster_id, broker_id, quota_type, bucket_user, bucket_client_id, bucket_tags, "
+        "episode_id",
+        throttled=f"{EPISODE_REQUESTS} > 0",
+        noun="violation",
+        shown=_shown,
+    ),
+    flags=(Flag("--open", "only episodes that have not ended", "violations.end_time is null"),),
+    colour=lambda row: Colour.RED if row["is_open"] else None,
+    empty_from=DECISIONS.name,
+    is_pruned=False,
+)
+add_commands = QUESTION.add_to
