@@ -2,5 +2,5 @@
 
 Rooms, in reading order: text, chosen, enforce, resolve, judge, quotas, look, run, top.
 
-In reading order: exit_codes, settings_file, options, near_names, question, command_groups, completion, door, main.
+In reading order: command_groups, exit_codes, settings_file, options, near_names, question, completion, door, main.
 """

@@ -1,17 +1,27 @@
 """Every command: under which heading `kquota --help` names it, and which module has it.
 
-A command imports its own module alone; the other ones are names and a line of help, which is why all lines stand here.
+A command is one file below `kquota_spark/cli`, which registers itself by a literal:
+
+    COMMANDS = {
+        "violations": ("look", "episodes of buckets above their limit"),
+    }
+
+That is its name, its heading and its line of help. A command imports its own module alone.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
+import os
 import textwrap
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kquota_spark.cli.text.page import columns_of
 
 WIDEST = 100
+_HERE = os.path.dirname(__file__)  # noqa: PTH120
 _INDENT = 15
 _NAMES_AT = 12
 _BEGINNINGS = (
@@ -31,91 +41,46 @@ class Command(NamedTuple):
     about: str
 
 
-_ABOUTS = {
-    "look": {
-        "status": "one screen: job, shippers, quota sources, lag, agreement, enforcement; and what to run next",
-        "top": "what quota buckets do now: a live view of the newest minute of the tables",
-        "timeline": "one client over time: its rate, its limit, its throttles, and who changed what",
-        "violations": "episodes of buckets above their limit",
-        "decisions": "every second of every quota bucket, judged as the broker does",
-        "usage": "what each client used in the last day of the table, or since --since",
-        "report": "a page about a day or any period: who was throttled, who is near a limit, who used what",
-        "tables": "the tables and their columns: name, type, meaning",
-        "serve": "the report, the live view, tenants' own pages and waiting plans in a browser, read only",
-        "exporter": "usage, limits and throttles of quota buckets for Prometheus, from the tables",
-    },
-    "quotas": {
-        "resolve": "which quotas govern a user and client id, from which rule, in which bucket",
-        "explain": "why a client has its limit: the walk over all levels, who shares the bucket, what the limit means",
-        "tree": "the quota tree: each rule with what it governed, and those that limit nobody",
-        "describe": "the quotas of a running cluster that match, all without a name",
-        "alter": "set and remove quotas of one entity in place; its other quotas stay",
-        "import": "set the quotas of a file on a cluster, in place; kquota's own format and those of other tools",
-        "export": "write the quotas of a cluster, or of the tables at a moment, in kquota's own format or another "
-        "tool's",
-        "diff": "what differs between two sets of quotas, by text and by effect",
-        "drift": "whether a cluster is still what a file declares; if not, since when, and who edited it",
-        "kfk": "quotas by the command line and the JSON of kfk-quotas",
-        "context": "saved connections to clusters: addresses and paths, never a secret",
-    },
-    "judge": {
-        "agreement": "how well verdicts agree with the throttle and the JMX of the brokers, and why not",
-        "findings": "what is wrong with quotas and clients: who ignores throttling, which rules do nothing, ...",
-        "doctor": "check that every line is counted and every table is up to date",
-        "replay": "judge request-log files without Spark, and compare with the broker",
-        "whatif": "which throttles other quotas would have given to the traffic in the tables",
-    },
-    "run": {
-        "audit": "the audit job, in a Spark on this machine",
-        "ship": "ship request logs into Kafka",
-        "collect": "collect metrics of brokers into Kafka",
-        "watch": "follow the quotas into quota_changes and quota_rules (the audit job does that itself)",
-        "notify": "news to people by webhook, Slack, Alertmanager and mail: violations, waiting plans, ...",
-        "backfill": "archived request logs into the tables",
-        "restate": "recompute a closed period: late lines, quotas that were known too late",
-        "maintain": "delete old dates, compact closed ones, remove files that nobody reads; run it daily",
-        "help": "read the documentation: a page, or without a topic the list of all",
-        "completion": "a script for the shell that completes kquota by the tab key",
-    },
-    "enforce": {
-        "enforce": "decisions become quotas: plan, approve, apply, roll back; only run sends without --yes",
-        "override": "a person's own change of a quota for a time; it goes through the guards, and ends by itself",
-        "exempt": "names that enforcement never touches: edits exempt.file of the policies",
-        "freeze": "stop all enforcement at once: nothing is sent any more, neither changes nor expiries",
-        "unfreeze": "let enforcement continue; expired changes are reverted at once",
-        "quotas": "disable and enable the brokers' quotas: lift them, and put back exactly what was there",
-    },
-    "cluster": {
-        "cluster": "run a real Kafka on this machine, with ZooKeeper or KRaft",
-        "demo": "a real Kafka, clients over their quotas, and the audit of them, in three minutes",
-    },
-}
-_ELSEWHERE = {
-    "status.command": ("status",),
-    "serve.command": ("serve",),
-    "top.command": ("top",),
-    "look.declared_tables": ("tables",),
-    "resolve.resolve": ("resolve",),
-    "resolve.explain": ("explain",),
-    "quotas.exchange": ("import", "export"),
-    "run.to_kafka": ("ship", "collect"),
-    "run.past": ("backfill", "restate", "maintain"),
-    "run.topics": ("help",),
-    "completion": ("completion",),
-    "enforce.plans": ("enforce",),
-    "enforce.freeze": ("unfreeze",),
-    "run.cluster": ("cluster",),
-    "run.demo": ("demo",),
-}
-"""Modules that are not the heading's room and the command's name."""
-_MODULES = {name: module for module, names in _ELSEWHERE.items() for name in names}
+_HEADINGS = ("look", "quotas", "judge", "run", "enforce", "cluster")
+_ORDER = (
+    "status", "top", "timeline", "violations", "decisions", "usage", "report", "tables", "serve", "exporter",
+    "resolve", "explain", "tree", "describe", "alter", "import", "export", "diff", "drift", "kfk", "context",
+    "agreement", "findings", "doctor", "replay", "whatif",
+    "audit", "ship", "collect", "watch", "notify", "backfill", "restate", "maintain", "help", "completion",
+    "enforce", "override", "exempt", "freeze", "unfreeze", "quotas", "cluster", "demo",
+)  # fmt: skip
+"""Which come first below their headings; others follow by name."""
+_BEGINS, _ENDS = b"\nCOMMANDS = ", b"\n}\n"
 
-GROUPS = {
-    title: tuple(
-        Command(name, _MODULES.get(name, f"{title}.{name}"), about) for name, about in abouts.items()
-    )
-    for title, abouts in _ABOUTS.items()
-}
+
+def _found() -> Iterator[tuple[str, Command]]:
+    """The commands of all files with their headings. The files are read and not imported, which would take a second."""
+    for folder, _, names in os.walk(_HERE):
+        for name in names:
+            if not name.endswith(".py"):
+                continue
+            with open(f"{folder}/{name}", "rb") as file:  # noqa: PTH123 - each command reads them all
+                text = file.read()
+            after = text.partition(_BEGINS)[2]
+            if after:
+                module = f"{folder[len(_HERE) :]}/{name[:-3]}".strip("/").replace("/", ".")
+                literal = after.partition(_ENDS)[0].decode() + "}"
+                for command, (heading, about) in ast.literal_eval(literal).items():
+                    yield heading, Command(command, module, about)
+
+
+def _place(command: Command) -> tuple[int, str]:
+    return (_ORDER.index(command.name) if command.name in _ORDER else len(_ORDER), command.name)
+
+
+def _groups() -> dict[str, tuple[Command, ...]]:
+    found: dict[str, list[Command]] = {heading: [] for heading in _HEADINGS}
+    for heading, command in _found():
+        found[heading].append(command)
+    return {heading: tuple(sorted(commands, key=_place)) for heading, commands in found.items()}
+
+
+GROUPS = _groups()
 """In the order in which they are named; each command is in one group."""
 
 

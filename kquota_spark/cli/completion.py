@@ -20,6 +20,10 @@ from kquota_spark.model.quotas.quota_types import IpQuotaKey, QuotaKey
 if TYPE_CHECKING:
     from kquota_spark.enforcement.policies import KnownNames
 
+COMMANDS = {
+    "completion": ("run", "a script for the shell that completes kquota by the tab key"),
+}
+
 _PATHS = {"FILE", "PATH", "DIR", "DIRECTORY"}
 """Metavars of arguments that the shell completes with its files."""
 _MOST_NAMES = 200

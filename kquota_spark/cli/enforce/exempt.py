@@ -17,6 +17,10 @@ from kquota_spark.errors import UserError
 from kquota_spark.formats.text.escape import terminal_text
 from kquota_spark.formats.text.person_units import person_name
 
+COMMANDS = {
+    "exempt": ("enforce", "names that enforcement never touches: edits exempt.file of the policies"),
+}
+
 _FIELDS = {"user": "users", "client": "client_ids", "pattern": "patterns"}
 
 

@@ -23,6 +23,14 @@ from kquota_spark.formats.text.person_units import person_ms
 from kquota_spark.process.clock import now_ms
 from kquota_spark.store.reading import utc_text
 
+COMMANDS = {
+    "freeze": (
+        "enforce",
+        "stop all enforcement at once: nothing is sent any more, neither changes nor expiries",
+    ),
+    "unfreeze": ("enforce", "let enforcement continue; expired changes are reverted at once"),
+}
+
 _REASON_LENGTH = 500
 _LOOK_S = 60.0
 """Longest time that a look of the enforcer takes, for `--wait`."""

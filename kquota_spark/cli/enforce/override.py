@@ -20,7 +20,7 @@ from kquota_spark.cli.enforce.plans import (
     take_back,
 )
 from kquota_spark.cli.enforce.ticket import add_ticket_option
-from kquota_spark.cli.exit_codes import DONE, NOTHING
+from kquota_spark.cli.exit_codes import DONE, ERROR, NOTHING, NOTHING_DONE, REFUSED, REFUSED_THERE
 from kquota_spark.cli.options import (
     Since,
     add_form_option,
@@ -47,6 +47,17 @@ from kquota_spark.store.reading import utc_text
 
 if TYPE_CHECKING:
     from kquota_spark.enforcement.assembly import Enforcing
+
+COMMANDS = {
+    "override": (
+        "enforce",
+        "a person's own change of a quota for a time; it goes through the guards, and ends by itself",
+    ),
+}
+CODES = {
+    "override set": {ERROR: REFUSED_THERE, REFUSED: "a guard refused", NOTHING: NOTHING_DONE},
+    "override expire": {ERROR: REFUSED_THERE, NOTHING: NOTHING_DONE},
+}
 
 _NOT_IN_FORCE = "nothing is in force: see kquota enforce status"
 _SHOWN = (

@@ -22,7 +22,7 @@ from kquota_spark.cli.enforce.plan_page import (
     steps_report,
 )
 from kquota_spark.cli.enforce.ticket import add_ticket_option
-from kquota_spark.cli.exit_codes import DONE, ERROR, NOTHING, REFUSED
+from kquota_spark.cli.exit_codes import DONE, ERROR, NOTHING, NOTHING_DONE, REFUSED, REFUSED_THERE
 from kquota_spark.cli.options import (
     add_form_option,
     add_settings_options,
@@ -41,6 +41,18 @@ from kquota_spark.process.clock import now_ms
 
 if TYPE_CHECKING:
     from kquota_spark.enforcement.assembly import Enforcing
+
+COMMANDS = {
+    "enforce": (
+        "enforce",
+        "decisions become quotas: plan, approve, apply, roll back; only run sends without --yes",
+    ),
+}
+CODES = {
+    "enforce approve": {NOTHING: NOTHING_DONE},
+    "enforce apply": {ERROR: REFUSED_THERE, REFUSED: "a guard refused", NOTHING: NOTHING_DONE},
+    "enforce rollback": {ERROR: REFUSED_THERE, NOTHING: NOTHING_DONE},
+}
 
 _IN_FORCE = (Event.SENDING, Event.APPLIED, Event.RESTORING)
 """Newest rows of steps that hold, or may hold."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from kquota_spark.cli.enforce.freeze import login_name, reason_of
 from kquota_spark.cli.enforce.ticket import add_ticket_option
-from kquota_spark.cli.exit_codes import DONE, ERROR, NOTHING
+from kquota_spark.cli.exit_codes import DONE, ERROR, NOTHING, NOTHING_DONE
 from kquota_spark.cli.options import (
     add_form_option,
     add_settings_options,
@@ -45,6 +45,17 @@ from kquota_spark.process.clock import now_ms
 
 if TYPE_CHECKING:
     from kquota_spark.enforcement.assembly import Edges
+
+COMMANDS = {
+    "quotas": (
+        "enforce",
+        "disable and enable the brokers' quotas: lift them, and put back exactly what was there",
+    ),
+}
+CODES = {
+    "quotas disable": {ERROR: "an error, or a quota is not as asked", NOTHING: NOTHING_DONE},
+    "quotas enable": {ERROR: "an error, or a quota is not as asked", NOTHING: NOTHING_DONE},
+}
 
 _COLUMNS = ("entity", "key", "before", "after", "status", "detail")
 _STATUS_COLUMNS = (

@@ -25,6 +25,13 @@ from kquota_spark.formats.text.person_units import broker_text, person_count, pe
 from kquota_spark.reports.agreement.agreement import GROUPS, Span, by
 from kquota_spark.reports.agreement.agreement_evidence import Drop, drops
 
+COMMANDS = {
+    "agreement": (
+        "judge",
+        "how well verdicts agree with the throttle and the JMX of the brokers, and why not",
+    ),
+}
+
 
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `agreement`."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from operator import itemgetter
 
-from kquota_spark.cli.exit_codes import DONE, FOUND
+from kquota_spark.cli.exit_codes import DONE, ERROR, FOUND
 from kquota_spark.cli.options import (
     DEFAULT_CONFIG,
     add_form_option,
@@ -21,6 +21,13 @@ from kquota_spark.config.substitution import missing_values
 from kquota_spark.errors import UserError
 from kquota_spark.process.check import Check, Status, fail, ok, warn
 from kquota_spark.process.clock import now_ms
+
+COMMANDS = {
+    "doctor": ("judge", "check that every line is counted and every table is up to date"),
+}
+CODES = {
+    "doctor": {DONE: "all checks pass", ERROR: "an error, or a usage error", FOUND: "a check fails"},
+}
 
 _COLUMNS = ("status", "what", "evidence", "advice")
 _COLOURS = {Status.FAIL.value: Colour.RED, Status.WARN.value: Colour.YELLOW}

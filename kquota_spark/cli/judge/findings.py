@@ -28,6 +28,13 @@ from kquota_spark.formats.text.person_units import iso_time
 from kquota_spark.reports.clients.findings import findings
 from kquota_spark.store.reading import Tables
 
+COMMANDS = {
+    "findings": (
+        "judge",
+        "what is wrong with quotas and clients: who ignores throttling, which rules do nothing, ...",
+    ),
+}
+
 _COLUMNS = ("kind", "severity", "subject", "finding", "advice")
 _MOST_ROWS = 10
 _INDENT = 4

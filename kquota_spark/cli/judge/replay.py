@@ -45,6 +45,10 @@ from kquota_spark.replay.files import Replay, broker_id_of, replay_files
 if TYPE_CHECKING:
     from kquota_spark.quotas.sources import QuotaHistory
 
+COMMANDS = {
+    "replay": ("judge", "judge request-log files without Spark, and compare with the broker"),
+}
+
 
 def add_commands(commands: Any) -> None:
     """Add `replay`."""

@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     from kquota_spark.config.settings import Settings
     from kquota_spark.reports.clients.what_if import Difference, Side, WhatIf
 
+COMMANDS = {
+    "whatif": ("judge", "which throttles other quotas would have given to the traffic in the tables"),
+}
+
 _STRETCH_MS = 3_600_000
 _SLOW_REQUESTS = 50_000
 """Judged twice in about two seconds."""

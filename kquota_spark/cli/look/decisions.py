@@ -10,6 +10,10 @@ from kquota_spark.cli.text.render import Colour, Row, Shown
 from kquota_spark.formats.text.person_units import or_dash, person_count, person_pair_ms
 from kquota_spark.schema.tables import DECISIONS
 
+COMMANDS = {
+    "decisions": ("look", "every second of every quota bucket, judged as the broker does"),
+}
+
 _SQL = """
 select cluster_id, broker_id, quota_type, bucket_user, bucket_client_id, bucket_tags, epoch_ms(second) as second,
        level, rule, rule_version, limit_per_s, rate_per_s, quota_used_percent, amount, requests,

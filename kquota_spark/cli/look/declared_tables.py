@@ -14,6 +14,10 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.schema.columns import Table
 from kquota_spark.schema.tables import TABLES
 
+COMMANDS = {
+    "tables": ("look", "the tables and their columns: name, type, meaning"),
+}
+
 _COLUMNS = ("table", "column", "type", "is_partition", "about")
 _STATEMENTS = {
     # Columns and comments are in the Delta log, so nothing of them has to be repeated.

@@ -16,6 +16,10 @@ from kquota_spark.process.notices import said_by
 if TYPE_CHECKING:
     from kquota_spark.reports.exported.tables import ExportedTables
 
+COMMANDS = {
+    "exporter": ("look", "usage, limits and throttles of quota buckets for Prometheus, from the tables"),
+}
+
 _PORT = 9192
 _MOST_PORT = 65_535
 _MAX_SERIES = 500

@@ -21,6 +21,16 @@ if TYPE_CHECKING:
     from kquota_spark.reports.scope.audit_report import AuditReport
     from kquota_spark.reports.scope.period import Period
 
+COMMANDS = {
+    "report": (
+        "look",
+        "a page about a day or any period: who was throttled, who is near a limit, who used what",
+    ),
+}
+CODES = {
+    "report": {ERROR: "an error, or a page could not be made"},
+}
+
 _SUFFIXES = {"html": "html", "md": "md", "csv": "csv.zip", "json": "json"}
 _FORMATS_OF_ENDINGS = {
     ".html": "html",

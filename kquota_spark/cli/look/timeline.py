@@ -55,6 +55,10 @@ from kquota_spark.reports.timeline.timeline import Timeline, timeline
 from kquota_spark.reports.timeline.timeline_events import Event
 from kquota_spark.store.reading import Tables, utc_text
 
+COMMANDS = {
+    "timeline": ("look", "one client over time: its rate, its limit, its throttles, and who changed what"),
+}
+
 _HOUR_MS = 3_600_000
 _COLUMNS = (
     "row", "time", "until", "letter", "rate_per_s", "limit_per_s", "rule", "quota_used_percent", "throttled_ms",

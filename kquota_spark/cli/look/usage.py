@@ -31,6 +31,10 @@ from kquota_spark.reports.scope.broker_buckets import amount_per_rate
 from kquota_spark.schema.tables import USAGE
 from kquota_spark.store.reading import Tables, utc_text
 
+COMMANDS = {
+    "usage": ("look", "what each client used in the last day of the table, or since --since"),
+}
+
 _CLIENT = 'cluster_id, broker_id, quota_type, "user", client_id'
 _DAY_MS = 86_400_000
 _UNIT = amount_per_rate()

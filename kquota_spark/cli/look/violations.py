@@ -11,6 +11,10 @@ from kquota_spark.formats.text.person_units import or_dash, person_count, person
 from kquota_spark.schema.harm import EPISODE_REQUESTS
 from kquota_spark.schema.tables import DECISIONS, VIOLATIONS
 
+COMMANDS = {
+    "violations": ("look", "episodes of buckets above their limit"),
+}
+
 _SQL = """
 select cluster_id, episode_id, broker_id, quota_type, bucket_user, bucket_client_id, bucket_tags,
        epoch_ms(start_time) as start_time, epoch_ms(end_time) as end_time,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from kquota_spark.cli.chosen.cluster_choice import add_cluster_options, chosen_cluster, settings_beside
 from kquota_spark.cli.chosen.entity_options import add_entity_options, asked_entity, require_name
+from kquota_spark.cli.exit_codes import ERROR, NOTHING, REFUSED_THERE
 from kquota_spark.cli.quotas.held_quotas import held_notes, held_steps
 from kquota_spark.cli.quotas.quota_edits import add_edit_options, carry_out, choices_of
 from kquota_spark.errors import UserError
@@ -19,6 +20,13 @@ from kquota_spark.model.quotas.ip_quotas import in_spelling_of
 from kquota_spark.model.quotas.quota_set import QuotaEdit, QuotaSet, parts_of
 from kquota_spark.model.quotas.quota_types import AnyKey, IpQuotaKey, QuotaKey
 from kquota_spark.process.clock import now_ms
+
+COMMANDS = {
+    "alter": ("quotas", "set and remove quotas of one entity in place; its other quotas stay"),
+}
+CODES = {
+    "alter": {ERROR: REFUSED_THERE, NOTHING: "nothing was done: you did not agree"},
+}
 
 _MOST_TOLD = 3
 

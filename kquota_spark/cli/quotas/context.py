@@ -17,6 +17,10 @@ from kquota_spark.errors import UserError
 from kquota_spark.formats.text.escape import terminal_text
 from kquota_spark.kafka.client_properties import read_properties
 
+COMMANDS = {
+    "context": ("quotas", "saved connections to clusters: addresses and paths, never a secret"),
+}
+
 _COLUMNS = ("name", "is_in_use", "bootstrap_server", "command_config", "zookeeper", "config")
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from kquota_spark.cli.chosen.cluster_choice import add_cluster_options, chosen_cluster
 from kquota_spark.cli.chosen.entity_options import add_entity_options, asked_filter
+from kquota_spark.cli.exit_codes import DONE
 from kquota_spark.cli.near_names import near
 from kquota_spark.cli.options import add_output_options, limit_of
 from kquota_spark.cli.quotas.quota_edits import entities_text, exact_text
@@ -18,6 +19,13 @@ from kquota_spark.formats.text.person_units import rate_text
 from kquota_spark.model.compare.quota_tree import quota_type_of
 from kquota_spark.model.quotas.entities import AnyEntity, Default
 from kquota_spark.model.quotas.quota_set import EntityFilter, QuotaSet, parts_of
+
+COMMANDS = {
+    "describe": ("quotas", "the quotas of a running cluster that match, all without a name"),
+}
+CODES = {
+    "describe": {DONE: "done, also if nothing matches"},
+}
 
 _COLUMNS = ("entity", "level", "parts", "key", "quota_type", "value")
 _SHOWN = (

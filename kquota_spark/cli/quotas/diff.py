@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from kquota_spark.cli.chosen.cluster_choice import add_cluster_options, named_clusters
-from kquota_spark.cli.exit_codes import DONE, FOUND
+from kquota_spark.cli.exit_codes import DONE, ERROR, FOUND
 from kquota_spark.cli.options import (
     add_output_options,
     counted,
@@ -36,6 +36,13 @@ from kquota_spark.model.compare.quota_diff import (
 from kquota_spark.model.quotas.entities import IpEntity
 from kquota_spark.model.quotas.quota_set import QuotaEdit
 from kquota_spark.reports.clients.seen_clients import RecentUse, recent_use
+
+COMMANDS = {
+    "diff": ("quotas", "what differs between two sets of quotas, by text and by effect"),
+}
+CODES = {
+    "diff": {DONE: "no difference", ERROR: "an error, or a usage error", FOUND: "a difference"},
+}
 
 _COLUMNS = (
     "by", "entity", "key", "quota_type", "user", "client_id", "ip", "before", "after", "rule_before", "rule_after",

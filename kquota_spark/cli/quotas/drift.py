@@ -24,6 +24,20 @@ from kquota_spark.model.quotas.rules import BEGINNING_MS
 from kquota_spark.process.clock import now_ms
 from kquota_spark.reports.clients.quota_drift import DriftFound, drift_of
 
+COMMANDS = {
+    "drift": (
+        "quotas",
+        "whether a cluster is still what a file declares; if not, since when, and who edited it",
+    ),
+}
+CODES = {
+    "drift": {
+        DONE: "as declared",
+        ERROR: "an error, a usage error, or the tables do not know the quotas of now",
+        FOUND: "drift",
+    },
+}
+
 _COLUMNS = (
     "entity", "key", "declared", "now", "since", "since_before", "edited_at", "edited_before", "version", "by",
     "client_id", "policy",

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kquota_spark.cli.chosen.cluster_choice import add_cluster_options, chosen_cluster, settings_beside
+from kquota_spark.cli.exit_codes import ERROR, NOTHING, REFUSED_THERE
 from kquota_spark.cli.options import add_tables_option, settings_of, time_argument
 from kquota_spark.cli.quotas.held_quotas import held_notes, held_steps
 from kquota_spark.cli.quotas.quota_edits import add_edit_options, carry_out, choices_of, entities_text
@@ -30,6 +31,21 @@ from kquota_spark.store.reading import utc_text
 
 if TYPE_CHECKING:
     from kquota_spark.formats.exchange.registry import Format
+
+COMMANDS = {
+    "import": (
+        "quotas",
+        "set the quotas of a file on a cluster, in place; kquota's own format and those of other tools",
+    ),
+    "export": (
+        "quotas",
+        "write the quotas of a cluster, or of the tables at a moment, in kquota's own format or another tool's",
+    ),
+}
+CODES = {
+    "import": {ERROR: REFUSED_THERE, NOTHING: "nothing was done: you did not agree"},
+    "export": {ERROR: "an error, or the format cannot say some quotas"},
+}
 
 
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

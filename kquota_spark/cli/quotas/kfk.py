@@ -17,6 +17,7 @@ from kquota_spark.cli.chosen.cluster_choice import (
     settings_of_context,
 )
 from kquota_spark.cli.chosen.entity_options import require_name
+from kquota_spark.cli.exit_codes import ERROR, REFUSED_THERE
 from kquota_spark.cli.quotas.held_quotas import held_notes, held_steps
 from kquota_spark.cli.quotas.kfk_selection import chosen, only_one, selection_of
 from kquota_spark.cli.quotas.quota_edits import apply_edits, edits_report, exact_text, exit_code
@@ -36,6 +37,13 @@ from kquota_spark.model.quotas.quota_set import QuotaEdit, QuotaSet
 from kquota_spark.model.quotas.quota_types import AnyKey, IpQuotaKey, QuotaKey
 from kquota_spark.process.clock import now_ms
 from kquota_spark.quotas.cluster_quotas import ClusterQuotas
+
+COMMANDS = {
+    "kfk": ("quotas", "quotas by the command line and the JSON of kfk-quotas"),
+}
+CODES = {
+    "kfk": {ERROR: REFUSED_THERE},
+}
 
 _RATES: Mapping[str, tuple[AnyKey, str]] = {
     "produce_rate": (QuotaKey.PRODUCER_BYTE_RATE, "bytes per second and broker"),

@@ -35,6 +35,10 @@ from kquota_spark.model.quotas.entities import Default, Entity, IpEntity
 from kquota_spark.process.clock import now_ms
 from kquota_spark.reports.clients.quota_tree import TreeFound, tree_of, tree_of_tables
 
+COMMANDS = {
+    "tree": ("quotas", "the quota tree: each rule with what it governed, and those that limit nobody"),
+}
+
 _COLUMNS = (
     "entity", "level", "user", "client_id", "ip", "key", "quota_type", "limit", "requests", "amount",
     "bucket_seconds", "throttled_seconds", "throttled_ms", "marks", "shadowed_by",

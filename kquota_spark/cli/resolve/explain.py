@@ -39,6 +39,13 @@ from kquota_spark.formats.text.person_units import iso_time
 from kquota_spark.model.quotas.quota_types import BANDWIDTH, QuotaType
 from kquota_spark.model.quotas.resolve import Standing
 
+COMMANDS = {
+    "explain": (
+        "quotas",
+        "why a client has its limit: the walk over all levels, who shares the bucket, what the limit means",
+    ),
+}
+
 _MOST_SHARERS = 10
 _LEAST_RULE_COLUMNS = 12
 _STROKE_COLUMNS = len("├─ 1  ") + 2 * len("  ")

@@ -29,6 +29,10 @@ from kquota_spark.model.govern.govern import STATIC_DEFAULT_RULES
 from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.model.quotas.resolve import Standing, Step
 
+COMMANDS = {
+    "resolve": ("quotas", "which quotas govern a user and client id, from which rule, in which bucket"),
+}
+
 _MOST_OVERRIDES = 2
 
 

@@ -11,6 +11,10 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.embedded.setup.spark import prepare_spark
 from kquota_spark.process.check import require_java
 
+COMMANDS = {
+    "audit": ("run", "the audit job, in a Spark on this machine"),
+}
+
 _QUERIES = (LOG, JMX)
 _USES = (
     "tables", "checkpoints", "storage_options", "kafka", "quotas", "broker", "stream", "metrics", "collect",

@@ -16,6 +16,13 @@ from kquota_spark.embedded.setup.jars import ensure_jars
 if TYPE_CHECKING:
     from kquota_spark.embedded.cluster import Cluster
 
+COMMANDS = {
+    "cluster": ("cluster", "run a real Kafka on this machine, with ZooKeeper or KRaft"),
+}
+CODES = {
+    "cluster status": {ERROR: "an error, or not all of it runs"},
+}
+
 _DIRECTORY = Path(".kquota") / "cluster"
 _MOST_BROKERS = 9
 

@@ -5,6 +5,10 @@ from __future__ import annotations
 import argparse
 import os
 
+COMMANDS = {
+    "demo": ("cluster", "a real Kafka, clients over their quotas, and the audit of them, in three minutes"),
+}
+
 _VARIABLES = {"seconds": "DEMO_SECONDS", "kind": "KIND", "kafka": "KAFKA", "source": "SOURCE"}
 
 

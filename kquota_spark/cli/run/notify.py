@@ -11,6 +11,16 @@ from kquota_spark.formats.text.escape import terminal_text
 from kquota_spark.process.clock import now_ms
 from kquota_spark.process.notices import said_by
 
+COMMANDS = {
+    "notify": (
+        "run",
+        "news to people by webhook, Slack, Alertmanager and mail: violations, waiting plans, ...",
+    ),
+}
+CODES = {
+    "notify": {ERROR: "an error, or a message did not arrive"},
+}
+
 _say = said_by("notify")
 
 

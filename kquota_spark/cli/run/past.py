@@ -29,6 +29,15 @@ from kquota_spark.store.reading import utc_text
 if TYPE_CHECKING:
     from kquota_spark.audit.past.backfill import Backfilled
 
+COMMANDS = {
+    "backfill": ("run", "archived request logs into the tables"),
+    "restate": ("run", "recompute a closed period: late lines, quotas that were known too late"),
+    "maintain": (
+        "run",
+        "delete old dates, compact closed ones, remove files that nobody reads; run it daily",
+    ),
+}
+
 _EXPECTED = "expected <broker id>=<path or pattern>, e.g. '1=/archive/broker1/kafka-request.log.*.gz'"
 
 

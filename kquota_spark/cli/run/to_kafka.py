@@ -11,6 +11,11 @@ from kquota_spark.errors import UserError
 from kquota_spark.process.clock import now_ms
 from kquota_spark.process.notices import said_by
 
+COMMANDS = {
+    "ship": ("run", "ship request logs into Kafka"),
+    "collect": ("run", "collect metrics of brokers into Kafka"),
+}
+
 _say = said_by("collect")
 
 

@@ -20,6 +20,10 @@ from kquota_spark.formats.text.escape import terminal_text
 if TYPE_CHECKING:
     from rich.markdown import Markdown
 
+COMMANDS = {
+    "help": ("run", "read the documentation: a page, or without a topic the list of all"),
+}
+
 _MOST_COLUMNS = 100
 """Prose in longer lines is hard to read."""
 _LINK = re.compile(r"!?\[([^\]]+)\]\(([^)\s]+)\)")

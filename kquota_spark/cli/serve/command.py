@@ -10,6 +10,13 @@ from kquota_spark.cli.options import SettingsPlace, add_settings_options, settin
 from kquota_spark.errors import UserError
 from kquota_spark.process.notices import said_by
 
+COMMANDS = {
+    "serve": (
+        "look",
+        "the report, the live view, tenants' own pages and waiting plans in a browser, read only",
+    ),
+}
+
 _PORT = 9193
 _THREADS = 4
 _MOST_CONNECTIONS = 200

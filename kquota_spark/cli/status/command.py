@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 
-from kquota_spark.cli.exit_codes import DONE, FOUND
+from kquota_spark.cli.exit_codes import DONE, ERROR, FOUND
 from kquota_spark.cli.options import SettingsPlace, add_form_option, add_settings_options, settings_of
 from kquota_spark.cli.status.part import Part, State
 from kquota_spark.cli.text.page import Page, Tone
@@ -15,6 +15,16 @@ from kquota_spark.errors import UserError
 from kquota_spark.formats.text.escape import terminal_text
 from kquota_spark.formats.text.person_units import person_ms
 from kquota_spark.process.clock import now_ms
+
+COMMANDS = {
+    "status": (
+        "look",
+        "one screen: job, shippers, quota sources, lag, agreement, enforcement; and what to run next",
+    ),
+}
+CODES = {
+    "status": {DONE: "all is well", ERROR: "an error, or a usage error", FOUND: "a part is not well"},
+}
 
 _COLUMNS = ("part", "state", "figure", "as_of", "age_ms", "next")
 _TONES = {State.WARN: Tone.BAD, State.FAIL: Tone.OVER, State.OFF: Tone.FAINT}

@@ -28,6 +28,13 @@ from kquota_spark.errors import UserError
 from kquota_spark.reports.timeline.top_buckets import COLUMNS, LIMIT_PERCENT, NEAR_PERCENT, SortBy
 from kquota_spark.store.reading import utc_text
 
+COMMANDS = {
+    "top": ("look", "what quota buckets do now: a live view of the newest minute of the tables"),
+}
+CODES = {
+    "top": {129: "its terminal went away"},
+}
+
 _INTERVAL_MS = 5_000
 _SLACK_MS = 30_000
 _MOST_LIVE = 200
