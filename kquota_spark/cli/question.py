@@ -7,9 +7,10 @@ and the forms of output are the frame's. What a column holds follows from its na
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from kquota_spark.cli.near_names import empty_text
 from kquota_spark.cli.options import (
@@ -32,6 +33,7 @@ from kquota_spark.cli.options import (
     with_source,
 )
 from kquota_spark.cli.text.render import Colour, Report, Row, Shown, show
+from kquota_spark.config.settings import Settings
 from kquota_spark.formats.text.person_units import (
     clock_time,
     or_dash,
@@ -41,7 +43,7 @@ from kquota_spark.formats.text.person_units import (
     rate_text,
 )
 from kquota_spark.schema.columns import Table
-from kquota_spark.store.reading import Tables, open_tables
+from kquota_spark.store.reading import Tables
 
 _BY_SUFFIX: tuple[tuple[str, Callable[[Row, str], str]], ...] = (
     ("_per_s", lambda row, name: rate_text(row["quota_type"], row[name])),
@@ -82,12 +84,16 @@ class Flag:
 class Asked(NamedTuple):
     """A question with its options: what a function that finds rows is given."""
 
+    settings: Settings
     tables: Tables
+    """With the table of the question opened."""
     wanted: Filter
     limit: int | None
     """Maximum rows; None for all."""
     flags: tuple[Flag, ...]
     """Those of the question that were given."""
+    own: Any
+    """What `Question.own` makes of the options."""
 
 
 class Found(NamedTuple):
@@ -101,6 +107,10 @@ class Found(NamedTuple):
     """The command as the envelope has it, if not that of the question."""
     wanted: Filter | None = None
     """The filter that holds, if it is not that of the options."""
+    when_empty: str = ""
+    """Said where there are no rows; empty for what the newest row of the table tells."""
+    envelope: Mapping[str, Any] = MappingProxyType({})
+    """What JSON and YAML say beside the rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,68 +119,73 @@ class Question:
 
     Attributes:
         command: its name.
-        table: what it asks; its timestamps are the times of the rows.
+        table: what it asks; its timestamps are the times of the rows. None: `find` opens what it needs.
         find: finds the rows; `by_sql` makes it of a query.
         flags: options of its own beside those of all reading commands.
+        options: adds the options that choose rows.
+        own: one typed value of options that no other command has.
         colour: of a row that needs attention.
         empty_from: the table whose newest row tells why there is nothing.
         is_pruned: whether files that are older than --since are left out.
+        has_agreement: whether the answer ends with the agreement of its verdicts.
     """
 
     command: str
-    table: Table
+    table: Table | None
     find: Callable[[Asked], Found]
     flags: tuple[Flag, ...] = ()
+    options: Callable[[argparse.ArgumentParser], None] = add_filter_options
+    own: Callable[[argparse.Namespace], Any] = lambda _: None
     colour: Callable[[Row], Colour | None] = lambda _: None
     empty_from: str = ""
     is_pruned: bool = True
+    has_agreement: bool = True
 
-    def add_to(
-        self, subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
-    ) -> argparse.ArgumentParser:
+    def add_to(self, subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         """Add the command."""
         parser = subparsers.add_parser(self.command)
         add_settings_options(parser)
-        add_output_options(parser)
-        add_filter_options(parser)
+        self.options(parser)
         for flag in self.flags:
             parser.add_argument(flag.name, action="store_true", help=flag.about)
+        add_output_options(parser)
         parser.set_defaults(run=self.run)
-        return parser
 
     def run(self, options: argparse.Namespace) -> int:
         """Ask the tables, and print the answer; the exit code."""
-        wanted = filter_of(options)
-        newer_than_ms = wanted.newer_than_ms if self.is_pruned else None
-        settings = settings_of(options, "tables")
-        with open_tables(settings, self.table.name, newer_than_ms=newer_than_ms) as tables:
-            given = tuple(flag for flag in self.flags if getattr(options, flag.key))
-            found = self.find(Asked(tables, wanted, limit_of(options), given))
-            report = self._report(
-                found, "" if found.rows else self._why_empty(tables, found.wanted or wanted)
-            )
-            report = with_agreement(report, tables, found.wanted or wanted)
+        settings, wanted = settings_of(options, "tables"), filter_of(options)
+        flags = tuple(flag for flag in self.flags if getattr(options, flag.key))
+        own = self.own(options)
+        with Tables(settings) as tables:
+            if self.table is not None:
+                tables.open(self.table.name, wanted.newer_than_ms if self.is_pruned else None)
+            found = self.find(Asked(settings, tables, wanted, limit_of(options), flags, own))
+            report = self._report(found, tables, found.wanted or wanted)
         show(report, options.output)
         return 0
 
-    def _why_empty(self, tables: Tables, wanted: Filter) -> str:
-        source = self.empty_from or self.table.name
-        if source != self.table.name:
-            tables.open(source)
-        return empty_text(wanted, self.table.name, tables, source)
-
-    def _report(self, found: Found, when_empty: str) -> Report:
-        times = {each.name for each in self.table.columns if each.type == "timestamp"}
-        return Report(
+    def _report(self, found: Found, tables: Tables, wanted: Filter) -> Report:
+        times = () if self.table is None else [each.name for each in self.table.columns if each.is_time]
+        report = Report(
             command=f"kquota {found.command or self.command}",
             columns=found.columns,
             rows=found.rows,
             shown=with_cluster(found.rows, found.shown),
             times=frozenset(name for name in found.columns if name in times or name.endswith("_second")),
             footer=found.footer,
-            when_empty=when_empty,
+            when_empty=found.when_empty or self._why_empty(found, tables, wanted),
             colour=self.colour,
+            envelope=found.envelope,
         )
+        return with_agreement(report, tables, wanted) if self.has_agreement else report
+
+    def _why_empty(self, found: Found, tables: Tables, wanted: Filter) -> str:
+        if found.rows or self.table is None:
+            return ""
+        source = self.empty_from or self.table.name
+        if source != self.table.name:
+            tables.open(source)
+        return empty_text(wanted, self.table.name, tables, source)
 
 
 def by_sql(

@@ -37,6 +37,11 @@ class Column:
     type: str
     about: str
 
+    @property
+    def is_time(self) -> bool:
+        """Whether it holds a moment, in UTC."""
+        return self.type == "timestamp"
+
 
 @dataclass(frozen=True, slots=True)
 class Table:

@@ -6,18 +6,9 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-from kquota_spark.cli.options import (
-    add_output_options,
-    add_settings_options,
-    add_time_option,
-    bucket_text,
-    counted,
-    limit_of,
-    percent_text,
-    settings_of,
-    with_cluster,
-)
-from kquota_spark.cli.text.render import Colour, Report, Row, Shown, show
+from kquota_spark.cli.options import add_time_option, bucket_text, counted, percent_text
+from kquota_spark.cli.question import Asked, Found, Question
+from kquota_spark.cli.text.render import Colour, Row, Shown
 from kquota_spark.errors import UserError
 from kquota_spark.findings.agreement_causes import LEAST_AGREEMENT_PERCENT
 from kquota_spark.formats.text.escape import terminal_text
@@ -33,10 +24,7 @@ COMMANDS = {
 }
 
 
-def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add `agreement`."""
-    parser = subparsers.add_parser("agreement")
-    add_settings_options(parser)
+def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--by", choices=[name for name in GROUPS if name != "cluster"], default="broker",
         help="a line for each of these (default broker)",
@@ -44,36 +32,33 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
     times = "30s, 10m, 2h, 1d ago, an ISO time in UTC, or epoch ms"
     add_time_option(parser, "--since", "--from", about=f"only from then on: {times}")
     add_time_option(parser, "--to", about="only before then")
-    add_output_options(parser)
-    parser.set_defaults(run=run_agreement)
 
 
-def run_agreement(options: argparse.Namespace) -> int:
-    """Show the agreement by group, and the causes of a drop by broker."""
-    settings = settings_of(options, "tables")
+def _group_and_span(options: argparse.Namespace) -> tuple[str, Span]:
     span = Span(
         None if options.since is None else options.since.time_ms,
         None if options.to is None else options.to.time_ms,
     )
     if span.from_ms is not None and span.to_ms is not None and span.from_ms >= span.to_ms:
         raise UserError(f"--to {options.to.text}: not after --from {options.since.text}")
-    found = by(settings, options.by, span)
-    limit = limit_of(options)
-    rows = found.dicts()
+    return options.by, span
+
+
+def _find(asked: Asked) -> Found:
+    """The agreement by group, and the causes of a drop by broker."""
+    group, span = asked.own
+    found = by(asked.settings, group, span)
+    rows, limit = found.dicts(), asked.limit
     rest = "" if limit is None or len(rows) <= limit else "; there are more: --limit 0 shows all"
-    dropped = drops(settings, span)
-    report = Report(
-        command="kquota agreement",
-        columns=found.columns,
-        rows=rows[:limit],
-        shown=with_cluster(rows, (*_KEYS[options.by], *_COUNTS)),
-        footer="\n".join([_footer(rows, options.by) + rest, *_cause_lines(dropped)]),
+    dropped = drops(asked.settings, span)
+    return Found(
+        found.columns,
+        rows[:limit],
+        (*_KEYS[group], *_COUNTS),
+        "\n".join([_footer(rows, group) + rest, *_cause_lines(dropped)]),
         when_empty="no decisions in that time",
-        colour=_colour,
         envelope={"causes": [_cause_row(drop, cause) for drop in dropped for cause in drop.causes]},
     )
-    show(report, options.output)
-    return 0
 
 
 def _footer(rows: Sequence[Row], group: str) -> str:
@@ -181,3 +166,10 @@ _COUNTS = (
 def _colour(row: Row) -> Colour | None:
     share = row["agreement_percent"]
     return Colour.RED if share is not None and share < LEAST_AGREEMENT_PERCENT else None
+
+
+QUESTION = Question(
+    command="agreement", table=None, find=_find, options=_options, own=_group_and_span, colour=_colour,
+    has_agreement=False,
+)  # fmt: skip
+add_commands = QUESTION.add_to
