@@ -11,7 +11,7 @@ import sys
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from itertools import count
 from typing import Any
 
@@ -30,8 +30,11 @@ _COMMA, _IS = r"(?:,\s*|%2C(?:%20|\+)?)", r"(?:=|%3D)"
 _VALUE = r"(?:\\.|%(?!2C)|[^,/\\% ]| (?!/))*+"
 """Nothing is given back: names of clients may be made so that each attempt goes through the whole of them."""
 _PART = re.compile(rf"{_COMMA}[A-Za-z][\w.]*{_IS}{_VALUE}")
-_DN = re.compile(rf"CN{_IS}{_VALUE}(?:{_PART.pattern})++(?<! )(?= /|/|$)")
-"""A distinguished name of mTLS that begins with the common name, alone or left of a client id."""
+_DN = re.compile(rf"(?<![\w=])CN{_IS}{_VALUE}(?:{_PART.pattern})++(?<! )(?= /|/|$)")
+"""A distinguished name of mTLS that begins with the common name, alone or left of a client id.
+
+It begins no value and no word: of `CN=CN=CN=` each place would otherwise be tried through to the end.
+"""
 _PAIR = re.compile(r"(.+?)( / |/clients/|/c/)(.+)")
 """A user and a client id, as buckets and rules have them."""
 _STEM = re.compile(r"(?:[│|]  |   )*(?:├─ |└─ |\|- |`- )?")
@@ -250,13 +253,19 @@ def _pairs(texts: Sequence[str], columns: int) -> Mapping[str, str]:
 
 def _named(text: str, parts: int, columns: int) -> str:
     """A distinguished name with so many of its parts; empty for another text, or one that has no more of them."""
-    found = _DN.search(text)
+    found = _distinguished(text)
     if found is None:
         return ""
     of_name = list(_PART.finditer(text, found.start(), found.end()))
     if parts > len(of_name):
         return ""
     return cut_inside(f"{text[: of_name[parts - 1].start()]}…{text[found.end() :]}", columns)
+
+
+@lru_cache(maxsize=256)
+def _distinguished(text: str) -> re.Match[str] | None:
+    """The distinguished name in a text; each form of the text asks for it again."""
+    return _DN.search(text)
 
 
 def _places(texts: Sequence[str]) -> Mapping[str, int]:
@@ -274,7 +283,7 @@ def _shared(one: str, other: str) -> int:
 
 def _window(text: str, place: int, columns: int) -> str:
     """The beginning, then the text from a place on."""
-    name = _DN.search(text)
+    name = _distinguished(text)
     common = f"{text[: _PART.search(text, name.start()).start()]}…" if name else ""  # type: ignore[union-attr]
     fits = common and width(common) <= columns * 3 // 4
     lead = common if fits else cut(text, min(_LEAD, columns // 2))
