@@ -21,6 +21,8 @@ from kquota_spark.process.replaced_file import replace_file
 _PATTERN = "pattern "
 _EXPECTED = "expected users/NAME, clients/ID or pattern REGEX"
 _MOST_BYTES = 1_000_000
+_ADVICE = "edit it where it comes from"
+"""Where it cannot be written it is a ConfigMap, mostly."""
 
 
 class ExemptName(NamedTuple):
@@ -57,17 +59,9 @@ def read_exempt(path: Path) -> Exempt:
         UserError: it cannot be read, or one line per problem, with its number.
     """
     names: dict[str, list[str]] = {"user": [], "client": [], "pattern": []}
-    problems = []
-    for number, line in enumerate(_text(path).split("\n"), start=1):
-        try:
-            found = _parsed(line)
-        except ValueError as error:
-            problems.append(f"{path}: line {number}: {error}")
-            continue
+    for _, found in _lines(path):
         if found is not None:
             names[found.kind].append(found.name)
-    if problems:
-        raise UserError("\n".join(problems))
     return Exempt(
         users=tuple(names["user"]), client_ids=tuple(names["client"]), patterns=tuple(names["pattern"])
     )
@@ -82,12 +76,12 @@ def add_exempt(path: Path, name: ExemptName) -> bool:
     Raises:
         UserError: the file is not valid, or cannot be read or written.
     """
-    read_exempt(path)
-    text = _text(path)
-    if name in map(_parsed, text.split("\n")):
+    lines = _lines(path)
+    if any(found == name for _, found in lines):
         return False
+    text = "\n".join(line for line, _ in lines)
     end = "" if text.endswith("\n") or not text else "\n"
-    replace_file(path, f"{text}{end}{name.line}\n".encode())
+    replace_file(path, f"{text}{end}{name.line}\n".encode(), advice=_ADVICE)
     return True
 
 
@@ -100,13 +94,25 @@ def remove_exempt(path: Path, name: ExemptName) -> bool:
     Raises:
         UserError: the file is not valid, or cannot be read or written.
     """
-    read_exempt(path)
-    lines = _text(path).split("\n")
-    kept = [line for line in lines if _parsed(line) != name]
+    lines = _lines(path)
+    kept = [line for line, found in lines if found != name]
     if len(kept) == len(lines):
         return False
-    replace_file(path, "\n".join(kept).encode())
+    replace_file(path, "\n".join(kept).encode(), advice=_ADVICE)
     return True
+
+
+def _lines(path: Path) -> list[tuple[str, ExemptName | None]]:
+    """Each line with what it holds; UserError with every line that holds nothing valid."""
+    lines, problems = list[tuple[str, ExemptName | None]](), list[str]()
+    for number, line in enumerate(_text(path).split("\n"), start=1):
+        try:
+            lines.append((line, _parsed(line)))
+        except ValueError as error:
+            problems.append(f"{path}: line {number}: {error}")
+    if problems:
+        raise UserError("\n".join(problems))
+    return lines
 
 
 def _parsed(line: str) -> ExemptName | None:

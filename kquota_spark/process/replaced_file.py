@@ -36,10 +36,15 @@ def write_whole(path: Path, data: bytes, mode: int = 0o666) -> None:
         os.close(directory)
 
 
-def replace_file(path: Path, data: bytes) -> None:
+def replace_file(path: Path, data: bytes, *, advice: str = "give another file or folder") -> None:
     """`write_whole` for a file that the user named: a page or a list about clients, which not every user may read.
 
     A file that is there keeps its rights: its owner may have opened it to others, or closed it.
+
+    Args:
+        path: of the file.
+        data: all of it.
+        advice: what to do if it cannot be written.
 
     Raises:
         UserError: it cannot be written.
@@ -50,6 +55,4 @@ def replace_file(path: Path, data: bytes) -> None:
         if before is not None:
             path.chmod(before)
     except OSError as error:
-        raise UserError(
-            f"{path}: cannot be written: {error.strerror}: give another file or folder"
-        ) from error
+        raise UserError(f"{path}: cannot be written: {error.strerror}: {advice}") from error
