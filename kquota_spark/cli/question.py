@@ -51,7 +51,7 @@ _BY_SUFFIX: tuple[tuple[str, Callable[[Row, str], str]], ...] = (
     ("_ms", lambda row, name: or_dash(row[name], person_ms)),
     ("requests", lambda row, name: or_dash(row[name], person_count)),
 )
-"""What the end of a column's name tells of its unit."""
+"""How a value is printed, by the end of its column's name: that is its unit."""
 
 
 def column(name: str, title: str, *, rank: int = 0, note: str = "") -> Shown:
@@ -101,6 +101,7 @@ class Found(NamedTuple):
 
     columns: tuple[str, ...]
     rows: Sequence[Row]
+    """All of them, or the first up to the limit."""
     shown: tuple[Shown, ...]
     footer: str = ""
     command: str = ""
@@ -108,7 +109,7 @@ class Found(NamedTuple):
     wanted: Filter | None = None
     """The filter that holds, if it is not that of the options."""
     when_empty: str = ""
-    """Said where there are no rows; empty for what the newest row of the table tells."""
+    """Printed if there are no rows. If it is empty, the frame explains it by the newest row of the table."""
     envelope: Mapping[str, Any] = MappingProxyType({})
     """What JSON and YAML say beside the rows."""
 
@@ -125,8 +126,7 @@ class Question:
         options: adds the options that choose rows.
         own: one typed value of options that no other command has.
         colour: of a row that needs attention.
-        empty_from: the table whose newest row tells why there is nothing.
-        is_pruned: whether files that are older than --since are left out.
+        empty_from: the table whose newest row explains why there are no rows.
         has_agreement: whether the answer ends with the agreement of its verdicts.
     """
 
@@ -138,7 +138,6 @@ class Question:
     own: Callable[[argparse.Namespace], Any] = lambda _: None
     colour: Callable[[Row], Colour | None] = lambda _: None
     empty_from: str = ""
-    is_pruned: bool = True
     has_agreement: bool = True
 
     def add_to(self, subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -155,21 +154,21 @@ class Question:
         """Ask the tables, and print the answer; the exit code."""
         settings, wanted = settings_of(options, "tables"), filter_of(options)
         flags = tuple(flag for flag in self.flags if getattr(options, flag.key))
-        own = self.own(options)
+        own, limit = self.own(options), limit_of(options)
         with Tables(settings) as tables:
             if self.table is not None:
-                tables.open(self.table.name, wanted.newer_than_ms if self.is_pruned else None)
-            found = self.find(Asked(settings, tables, wanted, limit_of(options), flags, own))
-            report = self._report(found, tables, found.wanted or wanted)
+                tables.open(self.table.name, wanted.newer_than_ms)
+            found = self.find(Asked(settings, tables, wanted, limit, flags, own))
+            report = self._report(found, tables, found.wanted or wanted, limit)
         show(report, options.output)
         return 0
 
-    def _report(self, found: Found, tables: Tables, wanted: Filter) -> Report:
+    def _report(self, found: Found, tables: Tables, wanted: Filter, limit: int | None) -> Report:
         times = () if self.table is None else [each.name for each in self.table.columns if each.is_time]
         report = Report(
             command=f"kquota {found.command or self.command}",
             columns=found.columns,
-            rows=found.rows,
+            rows=found.rows[:limit],
             shown=with_cluster(found.rows, found.shown),
             times=frozenset(name for name in found.columns if name in times or name.endswith("_second")),
             footer=found.footer,
@@ -211,7 +210,7 @@ def by_sql(
         noun: what a row is, in the singular.
         shown: the columns behind that of the time, for these rows.
         notes: said below the rows.
-        has_source: whether a column tells the source of rows that are not all from the log.
+        has_source: whether a column for the source is added if not all rows are from the log.
     """
 
     def find(asked: Asked) -> Found:

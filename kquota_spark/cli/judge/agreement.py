@@ -53,7 +53,7 @@ def _find(asked: Asked) -> Found:
     dropped = drops(asked.settings, span)
     return Found(
         found.columns,
-        rows[:limit],
+        rows,
         (*_KEYS[group], *_COUNTS),
         "\n".join([_footer(rows, group) + rest, *_cause_lines(dropped)]),
         when_empty="no decisions in that time",

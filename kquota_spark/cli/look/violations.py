@@ -76,6 +76,5 @@ QUESTION = Question(
     flags=(Flag("--open", "only episodes that have not ended", "violations.end_time is null"),),
     colour=lambda row: Colour.RED if row["is_open"] else None,
     empty_from=DECISIONS.name,
-    is_pruned=False,
 )
 add_commands = QUESTION.add_to
