@@ -192,7 +192,16 @@ def take_back(
     is_agreed: bool,
     ticket: str | None,
 ) -> int:
-    """Put back what was before a plan, or without agreement show what would be; the exit code."""
+    """Put back what was before a plan, or without agreement show what would be; the exit code.
+
+    Args:
+        command: as the envelope of the answer names it.
+        settings: of the cluster.
+        entries: the newest row of each step of the plan.
+        form: of the output.
+        is_agreed: whether the person gave --yes.
+        ticket: of the change, for the log; None without one.
+    """
     from kquota_spark.enforcement.assembly import enforcing, wait_for_lease
 
     if not is_agreed:
@@ -254,7 +263,14 @@ def exit_code_of(rows: Iterable[LogEntry]) -> int:
 
 
 def acted(command: str, rows: Sequence[LogEntry], form: Format, said: str) -> int:
-    """Say what was done, row by row, and what is to be said besides; the exit code."""
+    """Print what was done, row by row, and a sentence about it; the exit code.
+
+    Args:
+        command: as the envelope of the answer names it.
+        rows: of the enforcement log, as they were written.
+        form: of the output.
+        said: the sentence; empty for none.
+    """
     if form == "table":
         for row in rows:
             say(event_line(row))
@@ -266,7 +282,14 @@ def acted(command: str, rows: Sequence[LogEntry], form: Format, said: str) -> in
 
 
 def only_shown(what: str, command: str, entries: Sequence[LogEntry], form: Format) -> int:
-    """Show what --yes would act on; the exit code."""
+    """Show what --yes would act on; the exit code.
+
+    Args:
+        what: that was not done, as a participle, e.g. `sent`.
+        command: as the envelope of the answer names it.
+        entries: the newest row of each step of the plan.
+        form: of the output.
+    """
     show_steps(command, entries, form)
     refused = [entry for entry in entries if entry.event is Event.REFUSED]
     why = "a guard refused it" if entries and len(refused) == len(entries) else "--yes does it"

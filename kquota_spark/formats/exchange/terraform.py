@@ -93,10 +93,11 @@ def read(text: str) -> QuotaSet:
     Raises:
         ValueError: one line per problem, each with the address of the resource.
     """
-    if not checked_text(text).lstrip().startswith("{"):
+    text = checked_text(text)
+    if not text.lstrip().startswith("{"):
         raise ValueError(_NOT_JSON)
     try:
-        found = msgspec.convert(read_json(checked_text(text)), _Shown)
+        found = msgspec.convert(read_json(text), _Shown)
     except msgspec.ValidationError as error:
         raise ValueError(str(error)) from None
     except RecursionError:
