@@ -27,7 +27,7 @@ from tests.bench.job import (
     spark_submit,
 )
 from tests.bench.lines import EVEN, QUOTAS, Line, Population, closing_heartbeats, lines
-from tests.bench.processes import Kind, PeakMemory, job_cpu_s
+from tests.bench.processes import Kind, Watch, process_cpu_s
 from tests.bench.reconcile import DecidedRequests, last_commit_s, problems
 from tests.bench.report import Spread, say
 from tests.bench.rounds import Round, lines_per_s
@@ -104,7 +104,11 @@ def measure(case: Case, place: Place, size: Size) -> Measured:
     command = spark_submit("jobs/audit.py", place.config, options)
     log = place.root / "job.log"
     decided = DecidedRequests(place.tables)
-    with running(command, log) as job, PeakMemory(job.pid, nodes) as memory:
+
+    def cpu_s(watch: Watch) -> dict[str, float]:
+        return dict([*watch.cpu_s().items(), ("broker", process_cpu_s(broker_pid))])
+
+    with running(command, log) as job, Watch(job.pid, nodes) as watch:
         say(f"{case.name}: the job warms up on {size.warm_up:,} lines")
         _wait(job, place, decided, sum(expected(loaded).values()))
         for number in range(1, ROUNDS + 1):
@@ -112,17 +116,14 @@ def measure(case: Case, place: Place, size: Size) -> Measured:
             more = lines(range(loaded, loaded + size.lines), number * _GAP_MS, population=case.population)
             loaded += size.lines
             _load(place, chain(more, closing_heartbeats(loaded, number * _GAP_MS)))
-            started_s, before = time.time(), job_cpu_s(job.pid, broker_pid, nodes)
+            started_s, before = time.time(), cpu_s(watch)
             os.killpg(job.pid, signal.SIGCONT)
             _wait(job, place, decided, sum(expected(loaded).values()))
-            after, seconds = (
-                job_cpu_s(job.pid, broker_pid, nodes),
-                last_commit_s(place.tables / "decisions") - started_s,
-            )
+            after, seconds = cpu_s(watch), last_commit_s(place.tables / "decisions") - started_s
             rounds.append(Round(size.lines, seconds, {kind: after[kind] - before[kind] for kind in after}))
             say(f"{case.name}: round {number} of {ROUNDS}, {rounds[-1].lines_per_s:,.0f} lines/s")
     found = problems(place.tables, loaded, expected(loaded), are_all_requests=case.tables == ALL_REQUESTS)
-    return Measured(rounds, memory.bytes_by_kind, found)
+    return Measured(rounds, watch.bytes_by_kind, found)
 
 
 def _load(place: Place, messages: Iterable[Line]) -> None:

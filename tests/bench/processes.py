@@ -14,6 +14,8 @@ from typing import Literal, NamedTuple
 
 Kind = Literal["jvm", "driver", "workers"]
 """JVMs, the Python of the driver, and the Python workers of Spark with the daemons that fork them."""
+Identity = tuple[int, str]
+"""Id of a process and the time of its start: an id is given again some day."""
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _EVERY_S = 0.5
 _GONE_WITHIN_S = 10.0
@@ -32,9 +34,8 @@ def session_cpu_s(session: int, nodes: Sequence[int] = ()) -> dict[Kind, float]:
         nodes: Spark's daemons whose executors it has.
     """
     found: dict[Kind, float] = {"jvm": 0.0, "driver": 0.0, "workers": 0.0}
-    for pid in _of_job(session, nodes):
-        with suppress(OSError):  # it has ended
-            found[_kind(pid)] += sum(map(int, _stat(pid)[11:15])) / _TICKS_PER_S
+    for _, kind, cpu_s in _cpu_by_process(session, nodes):
+        found[kind] += cpu_s
     return found
 
 
@@ -68,13 +69,8 @@ def session_held(session: int) -> dict[Kind, Held]:
     return found
 
 
-def job_cpu_s(session: int, broker_pid: int, nodes: Sequence[int] = ()) -> dict[str, float]:
-    """CPU seconds so far of all processes of a job, and of the broker that it reads from, by kind."""
-    return dict([*session_cpu_s(session, nodes).items(), ("broker", process_cpu_s(broker_pid))])
-
-
-class PeakMemory:
-    """The most memory that the processes of a job had together while the block ran, in bytes by kind.
+class Watch:
+    """What the processes of a job take while the block runs: CPU so far, and the most memory that they had together.
 
     The kernel keeps the peak of each process (VmHWM). Peaks of processes that are there at the same time are added, so
     pages that forked workers share count for each of them.
@@ -88,9 +84,25 @@ class PeakMemory:
         self._session, self._nodes = session, nodes
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._run)
+        self._workers_s: dict[Identity, float] = {}
         self.bytes_by_kind: dict[Kind, int] = {"jvm": 0, "driver": 0, "workers": 0}
 
-    def __enter__(self) -> PeakMemory:
+    def cpu_s(self) -> dict[Kind, float]:
+        """CPU seconds so far by kind, as `session_cpu_s`, and of Python workers that ended while the block ran.
+
+        Spark ends workers that are idle for a minute, and their daemon does not wait for them, so that no process
+        keeps their time.
+        """
+        found: dict[Kind, float] = {"jvm": 0.0, "driver": 0.0, "workers": 0.0}
+        for identity, kind, cpu_s in _cpu_by_process(self._session, self._nodes):
+            if kind == "workers":
+                self._workers_s[identity] = cpu_s
+            else:
+                found[kind] += cpu_s
+        found["workers"] = sum(list(self._workers_s.values()))
+        return found
+
+    def __enter__(self) -> Watch:
         self._thread.start()
         return self
 
@@ -100,6 +112,7 @@ class PeakMemory:
 
     def _run(self) -> None:
         while not self._is_over.wait(_EVERY_S):
+            self.cpu_s()
             now: defaultdict[Kind, int] = defaultdict(int)
             for pid in _of_job(self._session, self._nodes):
                 with suppress(OSError):
@@ -146,13 +159,20 @@ def _kill_while(left: Callable[[], list[int]]) -> None:
         time.sleep(0.05)
 
 
-def _identified(pids: Sequence[int]) -> Iterator[tuple[int, str]]:
-    """Those that run, each with the time of its start: a number is given again some day."""
+def _identified(pids: Sequence[int]) -> Iterator[Identity]:
+    """Those that run."""
     for pid in pids:
         with suppress(OSError):
             fields = _stat(pid)
             if fields[0] not in "ZX":
                 yield pid, fields[19]
+
+
+def _cpu_by_process(session: int, nodes: Sequence[int]) -> Iterator[tuple[Identity, Kind, float]]:
+    for pid in _of_job(session, nodes):
+        with suppress(OSError):  # it has ended
+            fields = _stat(pid)
+            yield (pid, fields[19]), _kind(pid), sum(map(int, fields[11:15])) / _TICKS_PER_S
 
 
 def _of_job(session: int, nodes: Sequence[int]) -> Iterator[int]:

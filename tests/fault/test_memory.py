@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from kquota_spark.embedded.admin import create_topics
 from kquota_spark.embedded.cluster import Cluster
 from tests.bench.lines import START_MS, Population, lines
-from tests.bench.processes import PeakMemory
+from tests.bench.processes import Watch
 from tests.support.clusters.audited_topic import started
 
 TOPIC = "kquota.flooded-{lines}"
@@ -56,7 +56,7 @@ def test_peaks_stay_below_what_the_settings_allow(cluster: Cluster, tmp_path: Pa
     config = tmp_path / "kquota.yaml"
     text = _CONFIG.format(root=tmp_path, bootstrap=cluster.bootstrap_servers, topic=topic)
     config.write_text(text, encoding="utf-8")
-    with started(config, "--driver-memory", HEAP, *AS_IN_PRODUCTION) as job, PeakMemory(job.pid) as peak:
+    with started(config, "--driver-memory", HEAP, *AS_IN_PRODUCTION) as job, Watch(job.pid) as peak:
         assert job.wait(RUN_S) == 0, (tmp_path / "audit.log").read_text(encoding="utf-8")[-3_000:]
     print({kind: f"{size >> 20:,} MiB" for kind, size in peak.bytes_by_kind.items()})
     assert {kind: size for kind, size in peak.bytes_by_kind.items() if size > MOST_BYTES[kind]} == {}
