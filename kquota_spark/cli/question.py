@@ -7,6 +7,7 @@ and the forms of output are the frame's. What a column holds follows from its na
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -32,6 +33,7 @@ from kquota_spark.cli.options import (
     with_cluster,
     with_source,
 )
+from kquota_spark.cli.text.page import Page
 from kquota_spark.cli.text.render import Colour, Report, Row, Shown, show
 from kquota_spark.config.settings import Settings
 from kquota_spark.formats.text.person_units import (
@@ -94,6 +96,8 @@ class Asked(NamedTuple):
     """Those of the question that were given."""
     own: Any
     """What `Question.own` makes of the options."""
+    is_for_people: bool
+    """Whether people read the answer: JSON, YAML and CSV are for programs."""
 
 
 class Found(NamedTuple):
@@ -102,7 +106,7 @@ class Found(NamedTuple):
     columns: tuple[str, ...]
     rows: Sequence[Row]
     """All of them, or the first up to the limit."""
-    shown: tuple[Shown, ...]
+    shown: tuple[Shown, ...] = ()
     footer: str = ""
     command: str = ""
     """The command as the envelope has it, if not that of the question."""
@@ -112,6 +116,10 @@ class Found(NamedTuple):
     """Printed if there are no rows. If it is empty, the frame explains it by the newest row of the table."""
     envelope: Mapping[str, Any] = MappingProxyType({})
     """What JSON and YAML say beside the rows."""
+    page: Callable[[Page], None] | None = None
+    """Prints the answer for people; None: as a table of `shown`."""
+    times: frozenset[str] = frozenset()
+    """Columns of epoch ms that are not of the table, or whose names do not end in `_second`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,9 +166,17 @@ class Question:
         with Tables(settings) as tables:
             if self.table is not None:
                 tables.open(self.table.name, wanted.newer_than_ms)
-            found = self.find(Asked(settings, tables, wanted, limit, flags, own))
+            asked = Asked(settings, tables, wanted, limit, flags, own, options.output == "table")
+            found = self.find(asked)
+            page = Page()
+            if is_page := asked.is_for_people and found.page is not None:
+                found.page(page)
+                sys.stdout.flush()  # the agreement takes another look at large tables
             report = self._report(found, tables, found.wanted or wanted, limit)
-        show(report, options.output)
+        if not is_page:
+            show(report, options.output)
+        elif report.footer:
+            page.paragraph("", report.footer, indent=0)
         return 0
 
     def _report(self, found: Found, tables: Tables, wanted: Filter, limit: int | None) -> Report:
@@ -169,8 +185,10 @@ class Question:
             command=f"kquota {found.command or self.command}",
             columns=found.columns,
             rows=found.rows[:limit],
-            shown=with_cluster(found.rows, found.shown),
-            times=frozenset(name for name in found.columns if name in times or name.endswith("_second")),
+            shown=with_cluster(found.rows, found.shown) if found.shown else (),
+            times=found.times.union(
+                name for name in found.columns if name in times or name.endswith("_second")
+            ),
             footer=found.footer,
             when_empty=found.when_empty or self._why_empty(found, tables, wanted),
             colour=self.colour,

@@ -18,6 +18,7 @@ from kquota_spark.embedded.cluster import Cluster, embedded_cluster
 from kquota_spark.embedded.settings import BrokerSettings
 from tests.bench.lines import BROKERS, QUOTAS
 from tests.bench.processes import end_session
+from tests.support.spark.class_archive import quick_environment, quick_words
 from tests.support.spark.linked_home import linked_spark_home
 
 MASTER = os.environ.get("BENCH_MASTER", "")
@@ -47,6 +48,8 @@ class Place(NamedTuple):
 
     cluster: Cluster
     root: Path
+    is_quick: bool = False
+    """Whether its jobs live for seconds, and are started like those of the tests."""
 
     @property
     def topic(self) -> str:
@@ -67,7 +70,7 @@ class Place(NamedTuple):
         """A new place for one more case on the same cluster."""
         root = self.root / name
         root.mkdir()
-        return Place(self.cluster, root)
+        return self._replace(root=root)
 
 
 @contextmanager
@@ -102,17 +105,18 @@ def configure(place: Place, stream: str, quotas: str = QUOTAS, tables: str = ALL
     (place.root / "quotas.yaml").write_text(quotas, encoding="utf-8")
 
 
-def spark_submit(script: str, config: Path, options: Sequence[str] = ()) -> list[str]:
+def spark_submit(script: str, place: Place, options: Sequence[str] = ()) -> list[str]:
     """The command line of a script of this repository.
 
     Args:
         script: its path.
-        config: the settings file.
+        place: whose settings it reads.
         options: of spark-submit; without any those of `MASTER`.
     """
     command = Path(sys.executable).with_name("spark-submit")
     given = options or (_on_master(MASTER) if MASTER else ())
-    return [str(command), *given, script, "--config", str(config)]
+    words = quick_words() if place.is_quick else ()
+    return [str(command), *words, *given, script, "--config", str(place.config)]
 
 
 def _on_master(master: str) -> list[str]:
@@ -124,19 +128,20 @@ def _on_master(master: str) -> list[str]:
     return options
 
 
-def environment() -> dict[str, str]:
+def environment(place: Place) -> dict[str, str]:
     """Of such a command."""
     conf = str(_ROOT / "conf")
     ours = {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(_ROOT), "SPARK_CONF_DIR": conf}
-    return {**os.environ, **ours, "SPARK_LOCAL_IP": "127.0.0.1"}
+    quick = quick_environment() if place.is_quick else {}
+    return {**os.environ, **ours, **quick, "SPARK_LOCAL_IP": "127.0.0.1"}
 
 
 @contextmanager
-def running(command: Sequence[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """The job as a session of its own; ended with all its processes, and waited for."""
-    with log.open("wb") as out:
+def running(command: Sequence[str], place: Place) -> Iterator[subprocess.Popen[bytes]]:
+    """The job as a session of its own, which prints to job.log; ended with all its processes, and waited for."""
+    with (place.root / "job.log").open("wb") as out:
         job = subprocess.Popen(
-            command, cwd=_ROOT, env=environment(), stdout=out, stderr=out, start_new_session=True
+            command, cwd=_ROOT, env=environment(place), stdout=out, stderr=out, start_new_session=True
         )
         try:
             yield job

@@ -101,14 +101,13 @@ def measure(case: Case, place: Place, size: Size) -> Measured:
     broker_pid = place.cluster.brokers[0].pid
     options = case.spark.options() if case.spark else ()
     nodes = [each.pid for each in case.spark.processes] if case.spark else []
-    command = spark_submit("jobs/audit.py", place.config, options)
-    log = place.root / "job.log"
+    command = spark_submit("jobs/audit.py", place, options)
     decided = DecidedRequests(place.tables)
 
     def cpu_s(watch: Watch) -> dict[str, float]:
         return dict([*watch.cpu_s().items(), ("broker", process_cpu_s(broker_pid))])
 
-    with running(command, log) as job, Watch(job.pid, nodes) as watch:
+    with running(command, place) as job, Watch(job.pid, nodes) as watch:
         say(f"{case.name}: the job warms up on {size.warm_up:,} lines")
         _wait(job, place, decided, sum(expected(loaded).values()))
         for number in range(1, ROUNDS + 1):

@@ -9,24 +9,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from kquota_spark.cli.options import (
-    TIME_FORMS,
-    add_output_options,
-    add_settings_options,
-    add_time_option,
-    counted,
-    filter_of,
-    limit_of,
-    settings_of,
-    with_agreement,
-)
+from kquota_spark.cli.options import TIME_FORMS, add_time_option, counted
+from kquota_spark.cli.question import Asked, Flag, Found, Question
 from kquota_spark.cli.text.page import Page
-from kquota_spark.cli.text.render import Report, Row, show
+from kquota_spark.cli.text.render import Row
 from kquota_spark.findings.findings import Evidence, Finding, Kind
 from kquota_spark.formats.text.escape import terminal_text
 from kquota_spark.formats.text.person_units import iso_time
 from kquota_spark.reports.clients.findings import findings
-from kquota_spark.store.reading import Tables
 
 COMMANDS = {
     "findings": (
@@ -41,40 +31,28 @@ _INDENT = 4
 _PATIENCE_S = 1.0
 
 
-def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add `findings`."""
-    parser = subparsers.add_parser("findings")
-    add_settings_options(parser)
+def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--kind", action="append", choices=[kind.value for kind in Kind], metavar="KIND",
         help=f"only these, may be repeated: {', '.join(kind.value for kind in Kind)}",
     )  # fmt: skip
     add_time_option(parser, "--since", about=f"read nothing older: {TIME_FORMS}")
-    parser.add_argument("--evidence", action="store_true", help="also the rows behind each finding")
-    add_output_options(parser)
-    parser.set_defaults(run=run_findings)
 
 
-def run_findings(options: argparse.Namespace) -> int:
-    """Show findings, the most severe first."""
-    settings = settings_of(options, "tables")
-    kinds = [Kind(name) for name in options.kind] if options.kind else list(Kind)
-    since_ms = None if options.since is None else options.since.time_ms
-    found = findings(settings, kinds=kinds, since_ms=since_ms, progress=_progress(time.monotonic()))
-    limit = limit_of(options)
-    shown = found[:limit]
-    columns = (*_COLUMNS, "evidence") if options.evidence else _COLUMNS
-    report = Report("kquota findings", columns, [_row(finding) for finding in shown], shown=())
-    if options.output == "table":
-        _print(shown, len(found), has_evidence=options.evidence)
-        sys.stdout.flush()  # the agreement takes another look at large tables
-    with Tables(settings) as tables:
-        report = with_agreement(report, tables, filter_of(options))
-    if options.output != "table":
-        show(report, options.output)
-    elif report.footer:
-        Page().paragraph("", report.footer, indent=0)
-    return 0
+def _kinds(options: argparse.Namespace) -> list[Kind]:
+    return [Kind(name) for name in options.kind] if options.kind else list(Kind)
+
+
+def _find(asked: Asked) -> Found:
+    """Findings, the most severe first."""
+    since_ms, progress = asked.wanted.newer_than_ms, _progress(time.monotonic())
+    found = findings(asked.settings, kinds=asked.own, since_ms=since_ms, progress=progress)
+    shown, has_evidence = found[: asked.limit], bool(asked.flags)
+    return Found(
+        (*_COLUMNS, "evidence") if has_evidence else _COLUMNS,
+        [_row(finding) for finding in shown],
+        page=lambda page: _print(page, shown, len(found), has_evidence=has_evidence),
+    )
 
 
 def _progress(started_s: float) -> Callable[[str], None]:
@@ -109,8 +87,7 @@ def _plain(row: Evidence) -> dict[str, Any]:
     return plain
 
 
-def _print(shown: Sequence[Finding], total: int, *, has_evidence: bool) -> None:
-    page = Page()
+def _print(page: Page, shown: Sequence[Finding], total: int, *, has_evidence: bool) -> None:
     for finding in shown:
         head = f"{finding.severity.value:8} {finding.kind.value}  "
         page.paragraph(head, terminal_text(finding.subject), indent=len(head))
@@ -133,3 +110,10 @@ def _evidence_lines(finding: Finding) -> Iterator[str]:
 
 def _value_text(value: Any) -> str:
     return value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False)
+
+
+QUESTION = Question(
+    command="findings", table=None, find=_find, options=_options, own=_kinds,
+    flags=(Flag("--evidence", "also the rows behind each finding"),),
+)  # fmt: skip
+add_commands = QUESTION.add_to

@@ -6,25 +6,22 @@ import argparse
 import string
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, NamedTuple
 
 from kquota_spark.cli.near_names import meant
 from kquota_spark.cli.options import (
     TIME_FORMS,
     TYPES,
     Since,
-    add_output_options,
-    add_settings_options,
     add_time_option,
     bucket_text,
     counted,
-    limit_of,
     rule_text,
-    settings_of,
     whole_number,
 )
-from kquota_spark.cli.text.page import Page, Tone
-from kquota_spark.cli.text.render import Report, Row, show
+from kquota_spark.cli.question import Asked, Found, Question
+from kquota_spark.cli.text.page import Page, Tone, columns_of
+from kquota_spark.cli.text.render import Row
 from kquota_spark.cli.text.timeline_chart import (
     ASCII,
     BLOCKS,
@@ -74,58 +71,60 @@ _DAY_MS = 86_400_000
 _CLUSTERS = "select cluster_id from decisions union select cluster_id from usage order by 1"
 
 
-def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add `timeline`."""
-    parser = subparsers.add_parser("timeline")
-    add_settings_options(parser)
+def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--user", metavar="NAME", help="the user; with --client-id that client of it")
     parser.add_argument("--client-id", metavar="ID", help="the client id")
     parser.add_argument("--type", choices=TYPES, help="quota type (default the one with the most throttling)")
     parser.add_argument("--broker", type=whole_number, metavar="ID", help="broker (default likewise)")
     add_time_option(parser, "--since", about=f"from then on: {TIME_FORMS} (default an hour)")
     add_time_option(parser, "--until", about="until then (default the newest second of the tables)")
-    add_output_options(parser)
-    parser.set_defaults(run=run_timeline)
 
 
-def run_timeline(options: argparse.Namespace) -> int:
-    """Show it.
+class _Own(NamedTuple):
+    """Options that no other command has."""
 
-    Raises:
-        UserError: nobody is named, the stretch is empty, or the tables cannot be read.
-    """
+    client_id: str | None
+    until: Since | None
+
+
+def _own(options: argparse.Namespace) -> _Own:
     if options.user is None and options.client_id is None:
         raise UserError("timeline: of whom? give --user NAME, --client-id ID, or both")
-    settings = settings_of(options, "tables")
-    page = Page()
-    with Tables(settings) as tables:
-        stretch = _stretch(tables, options.since, options.until)
-        who = Identity(options.user, options.client_id, _cluster(tables, settings))
-        found = timeline(
-            tables,
-            who,
-            stretch,
-            broker_id=options.broker,
-            quota_type=options.type,
-            most_slots=slots_in(page.columns) if options.output == "table" else MOST_SLOTS,
-            is_clipped=options.since is None,
+    return _Own(options.client_id, options.until)
+
+
+def _find(asked: Asked) -> Found:
+    """Slots and events of one client.
+
+    Raises:
+        UserError: the period is empty, or the tables cannot be read.
+    """
+    tables, wanted = asked.tables, asked.wanted
+    period = _period(tables, wanted.since, asked.own.until)
+    who = Identity(wanted.user, asked.own.client_id, _cluster(tables, asked.settings))
+    found = timeline(
+        tables,
+        who,
+        period,
+        broker_id=wanted.broker,
+        quota_type=wanted.type,
+        most_slots=slots_in(columns_of()) if asked.is_for_people else MOST_SLOTS,
+        is_clipped=wanted.since is None,
+    )
+    if found is None:
+        nobody = _nobody(who, period, wanted.type, wanted.broker) + meant(tables, who.user, who.client_id)
+        return Found(
+            _COLUMNS, (), page=lambda page: page.paragraph("", terminal_text(nobody), indent=0), times=_TIMES
         )
-        hint = "" if found is not None else meant(tables, who.user, who.client_id)
-    if options.output == "table" and found is not None:
+
+    def print_all(page: Page) -> None:
         page.paragraph("", terminal_text(_who_line(found)), indent=2)
-        print_chart(found, limit_of(options), page)
-    elif options.output == "table":
-        page.paragraph(
-            "", terminal_text(_nobody(who, stretch, options.type, options.broker) + hint), indent=0
-        )
-    else:
-        rows = [] if found is None else _rows(found, limit_of(options))
-        beside = {} if found is None else _envelope(found)
-        show(Report("kquota timeline", _COLUMNS, rows, (), times=_TIMES, envelope=beside), options.output)
-    return 0
+        print_chart(found, asked.limit, page)
+
+    return Found(_COLUMNS, _rows(found, asked.limit), envelope=_envelope(found), page=print_all, times=_TIMES)
 
 
-def _stretch(tables: Tables, since: Since | None, until: Since | None) -> Period:
+def _period(tables: Tables, since: Since | None, until: Since | None) -> Period:
     """As asked for; else up to the newest second, from an hour before on."""
     for name in ("decisions", "usage"):
         if since is not None:
@@ -161,11 +160,11 @@ def _cluster(tables: Tables, settings: Settings) -> str | None:
     return settings.cluster_id
 
 
-def _nobody(who: Identity, stretch: Period, quota_type: str | None, broker_id: int | None) -> str:
+def _nobody(who: Identity, period: Period, quota_type: str | None, broker_id: int | None) -> str:
     of_type = f" of type {quota_type}" if quota_type else ""
     on = f" on broker {broker_id}" if broker_id is not None else ""
     return (
-        f"{_who_text(who)} was never seen{of_type}{on} from {utc_text(stretch.from_ms)} to {utc_text(stretch.to_ms)}: "
+        f"{_who_text(who)} was never seen{of_type}{on} from {utc_text(period.from_ms)} to {utc_text(period.to_ms)}: "
         "no decision and no usage names it; --since looks further back"
     )
 
@@ -302,3 +301,9 @@ def _foot(found: Timeline) -> Iterator[str]:
     rules = {rule_text({"rule": slot.rule}) for slot in found.slots if slot.rule is not None}
     if rules:
         yield f"rules in force: {', '.join(sorted(rules))} (u/ user, c/ client id, * the default)"
+
+
+QUESTION = Question(
+    command="timeline", table=None, find=_find, options=_options, own=_own, has_agreement=False
+)
+add_commands = QUESTION.add_to

@@ -77,8 +77,8 @@ def _figures(case: Case, place: Place) -> dict[str, Cell]:
     with Load(place, case.lines_per_s):
         time.sleep(2)
         started_s = time.time()
-        command = spark_submit("jobs/audit.py", place.config)
-        with running(command, place.root / "job.log") as job:
+        command = spark_submit("jobs/audit.py", place)
+        with running(command, place) as job:
             first = next(follow(place.tables, started_s + _FIRST_WITHIN_S), None)
             if first is None:
                 raise SystemExit(end_of_log(place))

@@ -141,10 +141,10 @@ def _soaked(place: Place) -> tuple[list[Sample], list[Commit]]:
     configure(place, _STREAM, _QUOTAS)
     target, samples = place.root / "commits.jsonl", list[Sample]()
     os.environ[timed_commits.FILE] = str(target)
-    script, *options = spark_submit("jobs/audit.py", place.config)
+    script, *options = spark_submit("jobs/audit.py", place)
     at = options.index("jobs/audit.py")
     command = [script, *options[:at], timed_commits.__file__, *options[at:]]
-    with Load(place, _LINES_PER_S, _POPULATION), running(command, place.root / "job.log") as job:
+    with Load(place, _LINES_PER_S, _POPULATION), running(command, place) as job:
         _await_first(job, place, target)
         ends_s = time.monotonic() + MINUTES * 60
         while (not samples or samples[-1].batch < BATCHES) and time.monotonic() < ends_s:

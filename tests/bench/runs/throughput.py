@@ -78,8 +78,8 @@ def _rates(at: Place) -> Iterator[_Rate]:
         place = preload(case, at, SIZE.warm_up)
         if name == _WANTED[0]:
             say("reading and parsing them")
-            command = spark_submit("tests/bench/runs/floor.py", place.config)
-            floor = floor_rounds(command, environment(), place.cluster.brokers[0].pid, SIZE.warm_up)
+            command = spark_submit("tests/bench/runs/floor.py", place)
+            floor = floor_rounds(command, environment(place), place.cluster.brokers[0].pid, SIZE.warm_up)
             yield _Rate("floor: read and parse only", floor)
         found = measure(case, place, SIZE)
         yield _Rate(f"whole audit, {name} requests, {MASTER or 'local[*]'}", found.rounds, found.problems)
