@@ -41,7 +41,7 @@ select topic, "partition", max(kafka_offset) + 1,
 from requests where cluster_id = $1 and topic not like 'file:%' group by all order by all
 """
 _NEWEST = """
-select broker_id, epoch_ms(max(second)) from {table} where cluster_id = ? and coalesce(source, 'log') = 'log'
+select broker_id, epoch_ms(max(second)) from {table} where cluster_id = ? and source = 'log'
 group by all order by all
 """
 _JMX_OFFSETS = """

@@ -74,10 +74,10 @@ from decisions where {FROM_LOG} group by cluster_id, quota_type order by cluster
 _EPISODES = """
 select cluster_id, count(*) as episodes, count(*) filter (end_time is null) as open,
        epoch_ms(min(last_second) filter (end_time is null)) as oldest_ms, epoch_ms(max(clock)) as clock_ms
-from (select *, coalesce(source, 'log') as told_by from violations)
+from violations
 left join (
-  select cluster_id, broker_id, coalesce(source, 'log') as told_by, max(second) as clock from decisions group by all
-) using (cluster_id, broker_id, told_by)
+  select cluster_id, broker_id, source, max(second) as clock from decisions group by all
+) using (cluster_id, broker_id, source)
 group by cluster_id order by cluster_id
 """
 _MOST_IDS = """

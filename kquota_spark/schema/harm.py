@@ -1,7 +1,7 @@
 """Harm as the broker logged it: the SQL that every surface takes its throttle figures from.
 
-A row of `decisions` or `violations` that has the broker's sum tells by the broker. Rows of older releases and rows from
-JMX have none: there the replay's figure or JMX's own counts.
+In a row of `decisions` or `violations` the broker's own sum counts. Where there is none, the replay's figure counts,
+and in rows from JMX that of JMX.
 """
 
 from __future__ import annotations

@@ -31,8 +31,8 @@ SOURCE = string(
     "source", "log: replayed from the request log; jmx: the broker's own rate, at the time of a sample"
 )
 
-FROM_LOG = "coalesce(source, 'log') = 'log'"
-"""SQL: rows of the request log; those of a release that had no JMX say nothing of a source."""
+FROM_LOG = "source = 'log'"
+"""SQL: rows of the request log."""
 LOG_BEFORE_JMX = "qualify is_log or not bool_or(is_log) over (partition by broker_id, quota_type)"
 """SQL behind a grouping by `is_log`: JMX counts only for what no log tells. A window over the groups is cheap, one over
 the rows is not."""

@@ -27,7 +27,7 @@ from tests.support.spark.queries import (
     start_log,
     write_rules,
 )
-from tests.support.tables.table_rows import T0_MS, write_table
+from tests.support.tables.table_rows import write_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,40 +35,13 @@ if TYPE_CHECKING:
 OF_0_1 = DATA / "tables-0.1"
 LOG = ["log"]
 WRITTEN = ("usage", "decisions", "violations")
-OF_CERTAINTY = {
-    "requests_judged", "requests_agreeing", "judged_throttled", "judged_near_limit", "uncertain", "uncertain_wrong",
-    "false_positive", "false_negative", "throttle_errors_ms", "is_certain",
-}  # fmt: skip
-BY_BROKERS = {
-    "observed_total_throttle_ms", "longest_throttle_ms", "observed_throttled_ms", "observed_throttled_requests",
-    "observed_longest_throttle_ms",
-}  # fmt: skip
-"""Harm by the broker: 0.1 wrote none of it into `violations`, and no sum into `decisions`."""
-LATER = {"unsized_requests", "window_off", "window_off_false_positive", "window_off_false_negative"}
-"""Counts that 0.1 did not make."""
 Rows = dict[str, list[dict[str, Any]]]
 
 
 def _rows(settings: Settings) -> Rows:
-    """All rows. Those of 0.1 say nothing of their source, which is the log, nor of thread times."""
     return {
-        name: sorted(map(_completed, rows_of(settings, name)), key=lambda row: repr(sorted(row.items())))
-        for name in WRITTEN
+        name: sorted(rows_of(settings, name), key=lambda row: repr(sorted(row.items()))) for name in WRITTEN
     }
-
-
-def _completed(row: dict[str, Any]) -> dict[str, Any]:
-    is_old = BY_BROKERS if "episode_id" in row else {"observed_total_throttle_ms", *LATER}
-    found = {name: value for name, value in row.items() if name not in is_old}
-    found["source"] = row["source"] or "log"
-    if "uncertain" in row and row["second"] < T0_MS + 15_000:
-        # Which verdicts are certain is found out in another way than in 0.1.
-        found = {name: value for name, value in found.items() if name not in OF_CERTAINTY}
-    if "points" in row:
-        found["points"] = [
-            {**point, "network_time_us": point["network_time_us"] or 0} for point in row["points"]
-        ]
-    return found
 
 
 def _go_on(spark: SparkSession, settings: Settings) -> None:
@@ -117,9 +90,7 @@ def test_a_later_release_goes_on_with_the_tables_under_a_new_lineage(
     _go_on(spark, of_0_1)
     found = _rows(of_0_1)
     for name in WRITTEN:
-        # Episodes begin by 0.1's rule, by which a rate above the limit counts though the broker throttled nobody.
-        if name != "violations":
-            assert found[name] == untroubled[name], name
+        assert found[name] == untroubled[name], name
         properties = DeltaTable(f"{of_0_1.tables}/{name}").metadata().configuration
         assert properties[VERSION_PROPERTY] == str(SCHEMA_VERSION)
     rebuild_all_violations(of_0_1)

@@ -1,6 +1,6 @@
 """Restates a closed stretch: recomputes it from `requests` with the quotas that are known now.
 
-Late lines, seconds judged before an edit was known, tables written by an older release: the rows of the stretch
+Late lines, and seconds judged before an edit was known: the rows of the stretch
 are replaced by what a run that had never been late would have written. `usage` is written last: until then a
 restatement that was cut off is simply run again.
 

@@ -53,7 +53,7 @@ _COLUMNS: Mapping[str, tuple[str, str]] = {
     "violated_seconds": _sum("violated_seconds", "1"),
     "throttled_ms": _sum("throttled_ms", "total_throttle_ms"),
     "throttled_requests": _sum("throttled_requests", "throttled_requests"),
-    "source": (f"coalesce(source, '{LOG}')", "arg_max(source, last_ms)"),
+    "source": ("source", "arg_max(source, last_ms)"),
     "users": _names("users"),
     "client_ids": _names("client_ids"),
     "longest_throttle_ms": ("throttle_ms", "max(longest_throttle_ms)"),
@@ -94,7 +94,7 @@ select bucket_broker, quota_type, min(time_ms) as from_ms, max(time_ms) as to_ms
   select *, count(*) filter (pause_ms > {LOG_SILENCE_MS}) {of_place} as part from (
     select *, time_ms - lag(time_ms) {of_place} as pause_ms from (
       select distinct {BUCKET_BROKER} as bucket_broker, quota_type, epoch_ms(second) as time_ms
-      from {decisions} where coalesce(source, '{LOG}') = '{LOG}')))
+      from {decisions} where source = '{LOG}')))
 group by bucket_broker, quota_type, part"""  # noqa: S608 - names of ours
 
 

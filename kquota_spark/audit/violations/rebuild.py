@@ -29,7 +29,7 @@ select episode_id, event_date, epoch_ms(start_time) as start_ms, epoch_ms(last_s
 where cluster_id = $1 and epoch_ms(start_time) <= $3 and epoch_ms(last_second) >= $2
 """
 _NEWEST = """
-select cluster_id, broker_id, coalesce(source, 'log') as source, epoch_ms(max(second)) as newest_ms from decisions
+select cluster_id, broker_id, source, epoch_ms(max(second)) as newest_ms from decisions
 where cluster_id = $1 and {folded} group by all
 """
 _MADE = """
@@ -115,7 +115,7 @@ def _made_sql(gap_ms: int, is_folded: str) -> str:
 def _is_folded(not_folded_from_ms: Mapping[Place, int]) -> str:
     """As a condition of SQL."""
     parts = [
-        f"not (broker_id = {int(broker_id)} and (coalesce(source, 'log') = 'log') = {source == LOG} "
+        f"not (broker_id = {int(broker_id)} and (source = 'log') = {source == LOG} "
         f"and epoch_ms(second) >= {int(time_ms)})"
         for (_, broker_id, source), time_ms in not_folded_from_ms.items()
     ]

@@ -19,7 +19,7 @@ select cluster_id, broker_id, quota_type, bucket_user, bucket_client_id, bucket_
        level, rule, rule_version, limit_per_s, rate_per_s, quota_used_percent, amount, requests,
        throttle_ms, observed_throttle_ms, throttled_requests, observed_throttled_requests,
        total_throttle_ms, observed_total_throttle_ms, unsized_requests,
-       coalesce(late, 0) as late, is_certain, is_rules_behind, coalesce(source, 'log') as source,
+       coalesce(late, 0) as late, is_certain, is_rules_behind, source,
        users, client_ids
 from decisions
 """

@@ -21,7 +21,7 @@ select cluster_id, episode_id, broker_id, quota_type, bucket_user, bucket_client
        epoch_ms(last_second) as last_second, end_time is null as is_open, level, rule, limit_per_s,
        peak_rate_per_s, peak_quota_used_percent, violated_seconds, throttled_ms, throttled_requests,
        longest_throttle_ms, observed_throttled_ms, observed_throttled_requests, observed_longest_throttle_ms,
-       coalesce(source, 'log') as source, users, client_ids
+       source, users, client_ids
 from violations
 """
 
@@ -43,7 +43,7 @@ def _lasted(row: Row) -> str:
 
 
 def _harm(row: Row, name: str, text: Callable[[int], str]) -> str:
-    """The broker's figure of an episode; the replay's, where an older release has written it."""
+    """The broker's figure of an episode; the replay's where the log has none."""
     return or_dash(row[f"observed_{name}"] if _is_by_brokers(row) else row[name], text)
 
 
@@ -55,7 +55,7 @@ def _source_note(rows: Sequence[Row]) -> str:
     """Whose figures the harm is."""
     sources = {_is_by_brokers(row) for row in rows if row["source"] != "jmx"}
     whose = "by brokers" if sources == {True} else "by replay" if sources == {False} else (
-        "by brokers, by replay in rows of older releases"
+        "by brokers, by replay where the log has no throttle"
     )  # fmt: skip
     return f"total delay, throttled requests: {whose}"
 

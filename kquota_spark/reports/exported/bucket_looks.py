@@ -32,7 +32,7 @@ with shown as (
          {LONGEST_THROTTLE_MS} as longest_ms, observed_throttle_ms,
          {THROTTLED_REQUESTS} as delayed_requests, {DELAY_MS} as delay_ms,
          requests_judged, requests_agreeing, coalesce(late, 0) as late, is_certain,
-         coalesce(source, 'log') = 'log' as is_log,
+         source = 'log' as is_log,
          epoch_ms(second) as second_ms, coalesce(requests, 1) > 0 as has_verdict,
          {IS_THROTTLED} as is_throttled
   from decisions where cluster_id = ? and epoch_ms(second) >= ?

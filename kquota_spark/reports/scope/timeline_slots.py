@@ -47,7 +47,7 @@ select (second_ms - ?) // ? as slot, max(rate_per_s) as rate_per_s,
        sum({THROTTLED_REQUESTS})::bigint as throttled_requests, sum(requests)::bigint as requests,
        max(second_ms + coalesce({LONGEST_THROTTLE_MS}, 0)) as muted_until_ms,
        count(*) as seconds, bool_and(coalesce(is_certain, false)) as is_certain,
-       any_value(coalesce(source, 'log')) as source
+       any_value(source) as source
 from seconds group by slot order by slot
 """  # noqa: S608 - names of ours
 _USAGE = f"""

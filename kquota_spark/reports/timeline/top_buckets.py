@@ -41,7 +41,7 @@ COLUMNS = (
 # Rows without a request only count late ones: their bucket was judged further before they came.
 _RECENT = f"""
 recent as materialized (
-  select *, coalesce(bucket_tags, '') as tags, coalesce(source, 'log') as told_by,
+  select *, coalesce(bucket_tags, '') as tags,
          (newest_ms - epoch_ms(second)) // 1000 as age_s,
          {harm.IS_THROTTLED} as is_throttled, {harm.LONGEST_THROTTLE_MS} as longest_ms
   from decisions, (select ?::bigint as newest_ms)
@@ -54,12 +54,12 @@ with {_RECENT}, chosen as (
   select {_KEY}, any_value(bucket_tags) as bucket_tags,
          arg_min(struct_pack(
            rule := rule, level := level, limit_per_s := limit_per_s, rate_per_s := rate_per_s,
-           used := quota_used_percent, is_certain := is_certain, source := told_by, second := epoch_ms(second),
-           is_now := age_s < {RECENT_S} or told_by = 'jmx'), age_s) as last,
+           used := quota_used_percent, is_certain := is_certain, source := source, second := epoch_ms(second),
+           is_now := age_s < {RECENT_S} or source = 'jmx'), age_s) as last,
          coalesce(sum(amount) filter (age_s < {RECENT_S}) / {RECENT_S}.0 / {amount_per_rate()},
-                  avg(rate_per_s) filter (told_by = 'jmx'), 0.0) as mean_rate_per_s,
+                  avg(rate_per_s) filter (source = 'jmx'), 0.0) as mean_rate_per_s,
          coalesce(sum({harm.DELAY_MS}) filter (age_s < {RECENT_S}),
-                  max(observed_throttle_ms) filter (told_by = 'jmx'), 0)::bigint as throttled_ms,
+                  max(observed_throttle_ms) filter (source = 'jmx'), 0)::bigint as throttled_ms,
          coalesce(sum({harm.THROTTLED_REQUESTS}) filter (age_s < {RECENT_S}), 0)::bigint as throttled_requests,
          sum(requests) filter (age_s < {RECENT_S})::bigint as requests,
          max(quota_used_percent) as peak_quota_used_percent
@@ -94,7 +94,7 @@ _OF_BUCKET = """cluster_id = ? and broker_id = ? and quota_type = ? and bucket_u
   and coalesce(bucket_tags, '') = ?"""
 _SECONDS = f"""
 select epoch_ms(second) as second, rule, limit_per_s, rate_per_s, quota_used_percent, requests,
-       throttle_ms, observed_throttle_ms, is_certain, coalesce(source, 'log') as source,
+       throttle_ms, observed_throttle_ms, is_certain, source,
        {harm.DELAY_MS} as delay_ms, {harm.THROTTLED_REQUESTS} as delayed_requests, {harm.IS_THROTTLED} as is_throttled,
        {harm.LONGEST_THROTTLE_MS} as longest_ms
 from decisions

@@ -142,7 +142,13 @@ def _usage(found: Replay) -> Iterable[dict[str, Any]]:
 def _decisions(found: Replay) -> Iterable[dict[str, Any]]:
     for key, of_bucket in found.decisions.items():
         for decision in of_bucket:
-            yield {**_key(key), **_time(decision.second_ms), **_values(decision), "is_rules_behind": False}
+            yield {
+                **_key(key),
+                **_time(decision.second_ms),
+                **_values(decision),
+                "is_rules_behind": False,
+                "source": "log",
+            }
 
 
 def _key(key: BucketKey) -> dict[str, Any]:

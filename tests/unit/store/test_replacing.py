@@ -27,7 +27,7 @@ from tests.support.tables.written_parts import written
 
 SECONDS_2_TO_4 = (
     "cluster_id = 'demo' AND event_date >= '2026-11-21' AND event_date <= '2026-11-21' "
-    "AND second >= '2026-11-21 05:40:02Z' AND second < '2026-11-21 05:40:05Z' AND coalesce(source, 'log') = 'log'"
+    "AND second >= '2026-11-21 05:40:02Z' AND second < '2026-11-21 05:40:05Z' AND source = 'log'"
 )
 _APPENDS = """
 import sys
