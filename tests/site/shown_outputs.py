@@ -85,6 +85,7 @@ def checkout_with_tables(folder: Path) -> Iterator[Path]:
         (folder / name).symlink_to(ROOT / name)
     write_page_tables(folder)
     with contextlib.chdir(folder):
+        run(["try"])
         yield folder
 
 
@@ -101,8 +102,10 @@ def write_outputs(left_out: Sequence[str]) -> list[str]:
             by_hand.append(f"{shown.page.name}: {shown.command}")
             continue
         text = shown.page.read_text(encoding="utf-8")
-        old = f"{shown.command}\n{shown.output}```"
-        shown.page.write_text(text.replace(old, f"{shown.command}\n{output}```"), encoding="utf-8")
+        for between in ("\n", " -->\n```text\n"):
+            old, new = (f"{shown.command}{between}{each}```" for each in (shown.output, output))
+            text = text.replace(f"$ {old}", f"$ {new}").replace(f"output: {old}", f"output: {new}")
+        shown.page.write_text(text, encoding="utf-8")
     return by_hand
 
 

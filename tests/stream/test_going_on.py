@@ -66,7 +66,7 @@ def untroubled(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) ->
 
 @pytest.fixture
 def of_0_1(tmp_path: Path) -> Settings:
-    """20 s of release 0.1: 15 closed ones of two users, five in the state of MEASURE, two rings in that of JUDGE."""
+    """20 s of release 0.1: 15 judged ones of two users, and five that only its checkpoint had."""
     shutil.copytree(OF_0_1, tmp_path / "old")
     settings = replace(settings_at(tmp_path / "old"), kafka=Kafka(topic="log"))
     assert {name: len(rows_of(settings, name)) for name in WRITTEN} == {

@@ -1,0 +1,142 @@
+"""`kquota throttled`: which buckets were throttled, most total delay first."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict, replace
+from typing import Any
+
+from kquota_spark.cli.options import (
+    TIME_FORMS,
+    TYPES,
+    Since,
+    add_time_option,
+    bucket_text,
+    counted,
+)
+from kquota_spark.cli.question import Asked, Found, Question, column
+from kquota_spark.cli.text.render import Colour, Row, Shown
+from kquota_spark.config.settings import Settings
+from kquota_spark.errors import UserError
+from kquota_spark.formats.text.person_units import broker_text, or_dash, person_ms, person_percent, type_text
+from kquota_spark.reports.gathered.hurt import hurt_buckets
+from kquota_spark.reports.scope.audit_report import HurtBucket
+from kquota_spark.reports.scope.period import Period
+from kquota_spark.reports.scope.report_scope import open_scope
+from kquota_spark.schema.tables import DECISIONS
+from kquota_spark.store.reading import utc_text
+
+COMMANDS = {
+    "throttled": ("look", "which buckets were throttled, most total delay first, and how long they waited"),
+}
+
+_DAY_MS = 86_400_000
+_ALL = 1_000_000
+"""Maximum buckets: all of them, because the largest share of time is not the most delay."""
+_COLUMNS = (
+    "cluster_id", "quota_type", "bucket_user", "bucket_client_id", "bucket_tags", "limit_per_s", "delay_ms",
+    "throttled_requests", "throttled_seconds", "time_throttled_percent", "episodes", "peak_quota_used_percent",
+    "worst_broker_id", "clients",
+)  # fmt: skip
+
+
+def _options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--type", choices=TYPES, help="only this quota type")
+    add_time_option(
+        parser, "--since", about=f"from then on: {TIME_FORMS} (default the last day of the tables)"
+    )
+    add_time_option(parser, "--until", about="until then (default the newest second of the tables)")
+
+
+def _until(options: argparse.Namespace) -> Since | None:
+    until: Since | None = options.until
+    return until
+
+
+def _find(asked: Asked) -> Found:
+    """One row per bucket of a cluster, with the figures of the report.
+
+    Raises:
+        UserError: the period is empty, or the tables hold nothing of it.
+    """
+    period = _period(asked)
+    scope = open_scope(asked.tables, _of_one_cluster(asked, period), period, tenant=None, top=_ALL)
+    found, _ = hurt_buckets(scope)
+    of_type = [one for one in found if asked.wanted.type in (None, one.bucket.quota_type)]
+    named = [{"cluster_id": scope.cluster_id, **_row(one)} for one in of_type]
+    rows = sorted(named, key=lambda row: (-row["delay_ms"], _name(row)))
+    during = f"{utc_text(scope.covered.from_ms)} to {utc_text(scope.covered.to_ms)}"
+    return Found(
+        _COLUMNS,
+        rows,
+        _SHOWN,
+        _footer(rows, asked.limit, during),
+        when_empty=f"nobody was throttled: {during}",
+    )
+
+
+def _period(asked: Asked) -> Period:
+    asked.tables.open(DECISIONS.name)
+    newest_ms = asked.tables.newest_ms(DECISIONS.name)
+    if newest_ms is None:
+        raise UserError("the table decisions is empty: has the audit processed anything yet?")
+    to_ms = newest_ms // 1_000 * 1_000 + 1_000 if asked.own is None else asked.own.time_ms
+    from_ms = to_ms - _DAY_MS if asked.wanted.since is None else asked.wanted.since.time_ms
+    if from_ms >= to_ms:
+        raise UserError(f"--since {utc_text(from_ms)} is not before --until {utc_text(to_ms)}")
+    return Period(from_ms, to_ms)
+
+
+def _of_one_cluster(asked: Asked, period: Period) -> Settings:
+    """The settings, with the cluster of the tables if they hold only one."""
+    asked.tables.open(DECISIONS.name, period.from_ms)
+    held = [name for (name,) in asked.tables.query("select distinct cluster_id from decisions limit 2").rows]
+    return replace(asked.settings, cluster_id=held[0]) if len(held) == 1 else asked.settings
+
+
+def _row(one: HurtBucket) -> dict[str, Any]:
+    figures = asdict(one)
+    bucket = figures.pop("bucket")
+    return {
+        "quota_type": bucket["quota_type"],
+        "bucket_user": bucket["user"],
+        "bucket_client_id": bucket["client_id"],
+        "bucket_tags": bucket["tags"] or None,
+        "delay_ms": figures["throttled_ms"],
+        "time_throttled_percent": figures["time_in_throttle_percent"],
+        **{name: figures[name] for name in _COLUMNS if name in figures},
+    }
+
+
+def _name(row: Row) -> tuple[str, ...]:
+    return row["quota_type"], row["bucket_user"], row["bucket_client_id"], row["bucket_tags"] or ""
+
+
+def _footer(rows: list[dict[str, Any]], limit: int | None, during: str) -> str:
+    whole = person_ms(sum(row["delay_ms"] for row in rows))
+    more = f", {limit:,} shown: --limit 0 shows all" if limit and len(rows) > limit else ""
+    return f"{counted(len(rows), 'bucket')}{more}; total delay {whole} from {during}"
+
+
+_SHOWN = (
+    Shown("bucket", bucket_text, is_text=True, keep=24),
+    Shown("type", lambda row: type_text(row["quota_type"]), is_text=True, keep=8),
+    column("limit_per_s", "limit", rank=4),
+    Shown(
+        "total delay", lambda row: or_dash(row["delay_ms"] or None, person_ms), note="total delay: by brokers"
+    ),
+    column("throttled_requests", "throttled requests"),
+    Shown("time throttled", lambda row: person_percent(row["time_throttled_percent"]), rank=2),
+    column("peak_quota_used_percent", "peak", rank=6),
+    Shown("worst broker", lambda row: broker_text(row["worst_broker_id"]), rank=7),
+    Shown("clients", lambda row: ", ".join(row["clients"]), is_text=True, keep=12, rank=5),
+)
+QUESTION = Question(
+    command="throttled",
+    table=None,
+    find=_find,
+    options=_options,
+    own=_until,
+    colour=lambda row: Colour.RED if row["time_throttled_percent"] > 50 else None,
+)
+add_commands = QUESTION.add_to

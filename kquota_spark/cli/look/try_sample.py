@@ -1,0 +1,171 @@
+"""`kquota try`: tables and a report of the bundled log of a real broker, in seconds, without Kafka, Spark and Java."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from importlib.resources import as_file, files
+from pathlib import Path
+from shutil import rmtree
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kquota_spark.cli.options import add_form_option
+from kquota_spark.cli.text.page import Page, say
+from kquota_spark.cli.text.render import print_answer
+from kquota_spark.errors import UserError
+from kquota_spark.formats.text.escape import terminal_text
+from kquota_spark.formats.text.person_units import bucket_text, person_ms
+from kquota_spark.process.clock import now_ms
+
+if TYPE_CHECKING:
+    from kquota_spark.config.settings import Settings
+    from kquota_spark.reports.scope.audit_report import AuditReport
+    from kquota_spark.reports.scope.period import Period
+
+COMMANDS = {
+    "try": ("look", "a recorded broker: its tables and a report, in ten seconds, without Kafka and Spark"),
+}
+
+FOLDER = Path(".kquota") / "try"
+_BROKER_ID = 1
+_SHIPPED_AFTER_MS = 5
+_FIRST_LINE = "cluster_id: sample"
+_SETTINGS = """\
+{first_line}
+# Written by `kquota try`: a recorded broker of Kafka 4.1.1.
+tables: {folder}/tables
+quotas: {{source: file, file: {folder}/quotas.yaml}}
+broker: {{version: "4.1", log_time_zone: UTC}}
+"""
+_COUNTS = """
+select (select count(*) from requests), count(distinct (quota_type, bucket_user, bucket_client_id)),
+       epoch_ms(min(second)), epoch_ms(max(second)) from decisions
+"""
+_NEXT = (
+    "throttled",
+    "top --once",
+    "timeline --user alice --client-id etl",
+    "explain --user alice --client-id etl",
+    "findings",
+)
+
+
+class _Sample(NamedTuple):
+    """What the tables hold."""
+
+    lines: int
+    buckets: int
+    period: Period
+
+
+def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `try`."""
+    parser = subparsers.add_parser("try")
+    parser.add_argument(
+        "--folder", type=Path, default=FOLDER, metavar="DIR",
+        help=f"where tables, settings and report.html are written (default {FOLDER})",
+    )  # fmt: skip
+    add_form_option(parser, ("table", "json", "yaml"))
+    parser.set_defaults(run=run_try)
+
+
+def run_try(options: argparse.Namespace) -> int:
+    """Write the tables once, the report each time, and print the commands to try next.
+
+    Raises:
+        UserError: the folder holds something else, or cannot be written.
+    """
+    from kquota_spark.process.replaced_file import replace_file
+    from kquota_spark.reports.gathered.gathering import gather_report
+    from kquota_spark.reports.pages.page_html import html_page
+
+    folder: Path = options.folder
+    settings = _settings(folder.absolute())
+    if not (folder / "tables").exists():
+        print("writing the tables of the bundled log", file=sys.stderr)
+        _write_tables(settings, folder)
+    sample = _counted(settings)
+    report = gather_report(settings, sample.period, made_at_ms=now_ms())
+    replace_file(folder / "report.html", html_page(report).encode(), advice="give another --folder")
+    answer = _answer(folder, sample, report)
+    if options.output == "table":
+        _print(folder, answer)
+    else:
+        print_answer("kquota try", answer, options.output)
+    return 0
+
+
+def _settings(folder: Path) -> Settings:
+    """Those of the folder, which are written if it is new or empty."""
+    from kquota_spark.config.loader import load_settings
+
+    config = folder / "kquota.yaml"
+    try:
+        folder.mkdir(mode=0o750, parents=True, exist_ok=True)
+        is_ours = config.is_file() and config.read_text("utf-8").startswith(f"{_FIRST_LINE}\n")
+        if not is_ours and any(folder.iterdir()):
+            raise UserError(f"{folder} holds other files: give another --folder")
+        with _bundled() as bundled:
+            (folder / "quotas.yaml").write_bytes((bundled / "quotas.yaml").read_bytes())
+        config.write_text(_SETTINGS.format(first_line=_FIRST_LINE, folder=folder), "utf-8")
+    except OSError as error:
+        raise UserError(f"{folder} cannot be written: {error.strerror}: give another --folder") from error
+    return load_settings(config)
+
+
+@contextmanager
+def _bundled() -> Iterator[Path]:
+    with as_file(files("kquota_spark").joinpath("samples")) as folder:
+        yield folder
+
+
+def _write_tables(settings: Settings, folder: Path) -> None:
+    """Write them beside their place first: tables that are there are complete."""
+    from kquota_spark.audit.past.recorded import write_recorded
+    from kquota_spark.formats.quota_files.quota_file import read_quota_file
+
+    unfinished = folder.absolute() / "tables.unfinished"
+    rmtree(unfinished, ignore_errors=True)
+    changes = read_quota_file(folder / "quotas.yaml")
+    with _bundled() as bundled:
+        [log] = bundled.glob("*.gz")
+        write_recorded(replace(settings, tables=str(unfinished)), [(_BROKER_ID, log)], changes, now_ms())
+    unfinished.rename(folder / "tables")
+
+
+def _counted(settings: Settings) -> _Sample:
+    from kquota_spark.reports.scope.period import Period
+    from kquota_spark.store.reading import open_tables
+
+    with open_tables(settings, "requests", "decisions") as tables:
+        lines, buckets, first_ms, last_ms = tables.query(_COUNTS).rows[0]
+    return _Sample(lines, buckets, Period(first_ms, last_ms + 1_000))
+
+
+def _answer(folder: Path, sample: _Sample, report: AuditReport) -> dict[str, Any]:
+    worst = max(report.hurt, key=lambda one: one.throttled_ms)
+    bucket = worst.bucket
+    return {
+        "lines": sample.lines,
+        "buckets": sample.buckets,
+        "throttled_buckets": len(report.hurt) + report.hurt_left_out,
+        "worst_bucket": bucket_text(bucket.user, bucket.client_id, bucket.tags),
+        "worst_delay_ms": worst.throttled_ms,
+        "report": str(folder / "report.html"),
+        "config": str(folder / "kquota.yaml"),
+        "next": [f"kquota {command} --config {folder / 'kquota.yaml'}" for command in _NEXT],
+    }
+
+
+def _print(folder: Path, answer: dict[str, Any]) -> None:
+    page = Page()
+    throttled = f"{answer['throttled_buckets']} of {answer['buckets']} buckets were throttled"
+    worst = f"{answer['worst_bucket']} most of all: {person_ms(answer['worst_delay_ms'])} of delay"
+    page.paragraph("", f"{answer['lines']:,} lines of a Kafka 4.1.1 broker: {throttled}, {worst}", indent=0)
+    page.paragraph("report", terminal_text(answer["report"]))
+    page.paragraph("next", "")
+    for command in answer["next"]:
+        say(f"  {terminal_text(command)}")

@@ -1,0 +1,72 @@
+"""`kquota try`: from nothing to tables, a report and commands that answer, without Kafka, Spark and Java."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kquota_spark.cli.main import main
+
+
+def test_the_bundled_log_becomes_tables_and_a_report_and_all_commands_that_it_names_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["try"]) == 0
+    assert capsys.readouterr().out.splitlines()[:2] == [
+        "5,000 lines of a Kafka 4.1.1 broker: 11 of 17 buckets were throttled, client legacy most of all:",
+        "34.3 s of delay",
+    ]
+    folder = tmp_path / ".kquota" / "try"
+    assert (folder / "report.html").read_text("utf-8").startswith("<!DOCTYPE html>")
+    assert main(["try", "--output", "json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["lines"], answer["throttled_buckets"], answer["buckets"]) == (5_000, 11, 17)
+    # The sum of throttleTimeMs in the lines of PRODUCE requests with the client id legacy.
+    assert (answer["worst_bucket"], answer["worst_delay_ms"]) == ("client legacy", 34_305)
+    assert len(answer["next"]) == 5
+    for command in answer["next"]:
+        assert main(shlex.split(command)[1:]) == 0
+        assert capsys.readouterr().out
+
+
+def test_the_tables_are_written_once_and_a_cut_off_start_is_repeated(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "sample"
+    assert main(["try", "--folder", str(folder)]) == 0
+    commits = sorted((folder / "tables" / "decisions" / "_delta_log").iterdir())
+    assert main(["try", "--folder", str(folder)]) == 0
+    assert sorted((folder / "tables" / "decisions" / "_delta_log").iterdir()) == commits
+    (folder / "tables").rename(folder / "tables.unfinished")
+    assert main(["try", "--folder", str(folder)]) == 0
+    assert not (folder / "tables.unfinished").exists()
+    assert capsys.readouterr().err == "writing the tables of the bundled log\n" * 2
+
+
+def test_a_folder_with_other_files_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "kquota.yaml").write_text("cluster_id: mine\n", encoding="utf-8")
+    assert main(["try", "--folder", str(tmp_path)]) == 1
+    assert capsys.readouterr().err == f"kquota: {tmp_path} holds other files: give another --folder\n"
+    assert (tmp_path / "kquota.yaml").read_text(encoding="utf-8") == "cluster_id: mine\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["kquota.yaml"]
+
+
+def test_neither_spark_nor_java_is_needed(tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.modules['pyspark'] = None; from kquota_spark.cli.main import main;"
+        f"sys.exit(main(['try', '--folder', {str(tmp_path / 'sample')!r}]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={"PATH": "/nonexistent"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "writing the tables of the bundled log\n")
