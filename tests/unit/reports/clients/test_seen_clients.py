@@ -35,8 +35,8 @@ def test_usage_is_sampled_where_no_log_tells_of_a_broker_and_type(
         assert is_sampled(tables, "demo", T0_MS) is sampled
 
 
-def test_clients_are_summed_over_brokers_and_sources_of_the_log(tmp_path: Path) -> None:
-    more = {"observed_throttle_ms": 7, "broker_id": 2, "source": None}  # a release before JMX said no source
+def test_clients_are_summed_over_brokers(tmp_path: Path) -> None:
+    more = {"observed_throttle_ms": 7, "broker_id": 2}
     not_asked: tuple[dict[str, Any], ...] = (
         {"source": "jmx"}, {"cluster_id": "other"}, {"quota_type": "request"}
     )  # fmt: skip
