@@ -1,10 +1,10 @@
-"""A safe loader of YAML that a hostile file cannot keep busy: bounded depth and bounded numbers.
+"""A safe YAML loader that a hostile file cannot keep busy: it limits the depth and the length of numbers.
 
-Python takes seconds to convert a number of thousands of digits. A number in base 60 (`1:59:59`) even takes time
-quadratic in its length, and no limit of Python's holds for it.
+Python takes seconds to convert a number of thousands of digits. A number in base 60 (`1:59:59`) takes time quadratic
+in its length, and none of Python's limits applies to it.
 
 Numbers have one grammar, here and on command lines: decimal ASCII digits, a fraction, an exponent. YAML 1.1 and Python
-read more than that (`1_000`, `010` as 8, `1:30` as 90, digits of other scripts), and rarely what a person meant.
+accept more: `1_000`, `010` as 8, `1:30` as 90, digits of other scripts. Their reading is rarely the intended one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MOST_CHARACTERS = 1_000
 """Maximum length of a number as it is written; the largest double has 309 digits."""
 _DECIMAL = re.compile(r"[-+]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?")
 _NO_DIGITS = re.compile(r"[-+]?\.[A-Za-z]+")
-"""Infinity, and what is no number: each reader of numbers refuses them by name."""
+"""Infinity and not-a-number (`.inf`, `.nan`): each reader of numbers refuses them by name."""
 
 
 def is_decimal(text: str) -> bool:
@@ -31,11 +31,13 @@ def is_decimal(text: str) -> bool:
 
 
 class BoundedLoader(Composer, yaml.CSafeLoader):
-    """A safe loader that refuses deep nesting, and a long number before it converts it.
+    """A safe loader that refuses deep nesting, and refuses a long number before converting it.
 
-    A number in another grammar than `is_decimal` stays a text, so that who expects a number can say where it stands.
+    A number in another grammar than that of `is_decimal` stays a text. The caller that expects a number can then name
+    its key in the error.
 
-    libyaml reads, which takes a fifth of the time; Python composes: in C, deep nesting ends the process.
+    libyaml parses, in a fifth of the time that Python takes. Python composes the nodes, because deep nesting in C
+    ends the process.
 
     Raises:
         yaml.MarkedYAMLError: nested deeper than 50, or a number is longer than 1,000 characters.
@@ -47,7 +49,7 @@ class BoundedLoader(Composer, yaml.CSafeLoader):
         self._depth = 0
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        """The next node, counted from the outermost one."""
+        """Compose the next node, and count its depth from the outermost one."""
         if self._depth > _MOST_DEPTH:
             event: Any = self.peek_event()  # there is one, or nothing would be composed
             raise MarkedYAMLError(problem=f"nested deeper than {_MOST_DEPTH}", problem_mark=event.start_mark)
@@ -63,7 +65,7 @@ class BoundedLoader(Composer, yaml.CSafeLoader):
         return int(node.value) if is_decimal(node.value) else str(node.value)
 
     def bounded_float(self, node: yaml.ScalarNode) -> float | str:
-        """A number with a fraction, likewise."""
+        """A number with a fraction, checked for its length first."""
         _check(node)
         is_number = is_decimal(node.value) or _NO_DIGITS.fullmatch(node.value)
         return float(self.construct_yaml_float(node)) if is_number else str(node.value)

@@ -16,11 +16,11 @@ class UserError(Exception):
 
 
 class UnreachableError(UserError):
-    """A server that may answer later: who has its last answer can go on with that, and has to say so."""
+    """A server did not answer; a caller with an earlier answer may continue with it and must report that it does."""
 
 
 def one_line(error: BaseException) -> str:
-    """What an error of a library says, in one line: the library of Delta puts each cause on a line below its effect."""
+    """The message of a library's error in one line: deltalake puts each cause on a line below its effect."""
     effect, *below = _COLOUR.sub("", str(error)).split("\n")
     causes = (line.strip().removeprefix(_CAUSE).strip() for line in below if line.lstrip().startswith(_CAUSE))
     return ": ".join((effect, *causes))

@@ -1,7 +1,7 @@
 """The audit as a program, in the order of its flow.
 
-queries: from topics to tables. stages: what workers do, and what they write. task_reports: what the driver hears of it.
-commit: what the driver does with it. upkeep: what keeps the tables quick meanwhile.
+queries: from topics to tables. stages: what the workers do and write. task_reports: what they report to the driver.
+commit: what the driver does with the reports. upkeep: what keeps the tables fast meanwhile.
 
 Rooms, in reading order: violations, gaps, past.
 

@@ -1,4 +1,4 @@
-"""What the auditor says about itself to Prometheus: bounded sets of labels, no client's name among them."""
+"""Metrics of the auditor for Prometheus: the sets of labels are bounded, and no label names a client."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from kquota_spark.store.reading import query as query_tables
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What is known at one moment; replaced as a whole, so that a scrape never sees half of it."""
+    """Values of the metrics at one moment; replaced as a whole, so that a scrape never shows half of an update."""
 
     queries: Mapping[str, Mapping[str, float]]
     """Values by query and metric; a value that is not known yet is left out."""
@@ -73,7 +73,7 @@ _OF_A_TYPE: tuple[tuple[str, _Kind, str], ...] = (
 
 
 class AuditMetrics:
-    """Collects what the queries report, and makes the text of a scrape from it."""
+    """Collects the progress of the queries and renders it as the text of a scrape."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -81,10 +81,10 @@ class AuditMetrics:
         self._state = State({}, {})
 
     def look_at_tables(self) -> None:
-        """Ask the tables for what no query reports; do it once in a while."""
+        """Read from the tables until when the quotas are known, which no query reports; call it from time to time."""
         if not self._settings.metrics.port:
             return
-        # The next look may succeed; what is not known is not shown.
+        # The next read may succeed. A value that is not known is not shown.
         with suppress(UserError):
             rows = query_tables(
                 self._settings, [QUOTA_RULES.name], KNOWN_THROUGH, [self._settings.cluster_id]
@@ -92,7 +92,7 @@ class AuditMetrics:
             self._known_through_ms = rows[0][0]
 
     def update(self, queries: Mapping[str, Progress], active: Mapping[str, bool]) -> None:
-        """Take over how far the queries are, and whether each runs; queries of an earlier call stay."""
+        """Set the progress of the queries, and whether each one runs; queries of earlier calls are kept."""
         found = {name: {**values, "query_active": 0.0} for name, values in self._state.queries.items()}
         for name, progress in queries.items():
             found[name] = self._of_query(name, progress, is_active=active[name])
@@ -122,10 +122,10 @@ class AuditMetrics:
 
     @contextmanager
     def served(self) -> Iterator[None]:
-        """Answer scrapes where the settings say, if they do.
+        """Serve scrapes at the address and port of the settings; without a port, serve none.
 
         Raises:
-            UserError: the address cannot be listened on.
+            UserError: the server cannot listen on the address.
         """
         where = self._settings.metrics
         if not where.port:
@@ -135,7 +135,7 @@ class AuditMetrics:
             yield
 
     def scrape(self) -> str:
-        """The text of a scrape, now."""
+        """The text of a scrape, with the values of this moment."""
         return exposition(self._families(self._state, now_s()))
 
     def _families(self, state: State, now_s: float) -> list[Family]:
@@ -146,7 +146,7 @@ class AuditMetrics:
             _gauge("trigger_interval_seconds", "How often each query reads new rows.", cluster, trigger_s),
         ]
         if state.known_through_ms is not None:
-            # A quota file knows everything, through the end of time: it has no age.
+            # The quotas of a file are known for all times, so they have no age.
             age_s = 0.0 if state.known_through_ms >= END_MS else now_s - state.known_through_ms / 1_000
             families.append(
                 _gauge("quota_snapshot_age_seconds", "How old the known quotas are.", cluster, age_s)

@@ -1,9 +1,8 @@
 """The sink of a query: commits what its workers have written, and folds the episodes.
 
-A micro-batch is executed once. What comes to the driver are the names of files, the pieces of episodes and the newest
-second of each broker. Each commit carries the query and the number of the micro-batch, so that one that runs again
-after a crash adds only what is missing. If the crash was after `decisions`, the episodes are folded from what had been
-committed.
+A micro-batch is executed once. The driver receives the names of files, the pieces of episodes and the newest second of
+each broker. Each commit carries the query and the number of the micro-batch. So a micro-batch that runs again after a
+crash adds only what is missing. If the crash was after `decisions`, the episodes are folded from the committed rows.
 """
 
 from __future__ import annotations
@@ -35,16 +34,16 @@ if TYPE_CHECKING:
 
 _NEWEST = "newest_ms"
 _QUERY_ID = "sql.streaming.queryId"
-"""The local property in which Spark keeps it for the thread of the query."""
+"""Local property in which Spark keeps the id of a query, for the thread of that query."""
 _DECLARED = {table.name: table for table in TABLES}
 
 
 class Sink:
-    """What becomes of the micro-batches of one query.
+    """Commits the micro-batches of one query.
 
-    `counted` has sums of what was written, by name; `newest_ms` is a maximum. `gaps` is there for the query of the log.
-    With a `run` each micro-batch ends if a later run has started.
-    `clock` compares this machine's with the brokers'.
+    `counted` has sums of what was written, by name; `newest_ms` is a maximum. Only the query of the log has `gaps`.
+    With a `run`, a micro-batch fails if a later run has started.
+    `clock` compares the clock of this machine with those of the brokers.
     """
 
     def __init__(
@@ -65,11 +64,11 @@ class Sink:
         self.gaps = GapWatch(settings, say) if query == LOG else None
 
     def commit(self, rows: DataFrame, number: int) -> None:
-        """What `foreachBatch` does: run the micro-batch and commit it."""
+        """Run one micro-batch and commit it: the function for `foreachBatch`."""
         context = rows.sparkSession.sparkContext
         query_id = context.getLocalProperty(_QUERY_ID)
         if not query_id:
-            # All queries would commit under one name, and numbers of one would be taken for those of another.
+            # All queries would commit under one name, so the numbers of one would count as those of another.
             raise UserError(
                 f"Spark gave no id of the query {self.query} to the thread that commits: unset PYSPARK_PIN_THREAD"
             )
@@ -77,8 +76,8 @@ class Sink:
         self.require_newest()
         self._pins.pin(context, batch)
         reports = self._executed(rows)
-        self.require_newest()  # the tasks may have taken long, or this process may have been stopped
-        # Only the first one of a run can have been committed before.
+        self.require_newest()  # the tasks may have taken long, or this process may have been suspended
+        # Only the first micro-batch of a run can have been committed before.
         done = {name for name, commits in self._commits.items() if self._is_first and commits.has(batch)}
         self._is_first = False
         for name, commits in self._commits.items():
@@ -90,9 +89,9 @@ class Sink:
                 commits.add(parts, batch)
             if name == REQUESTS.name and self.gaps is not None:
                 there = commits.paths_of(batch) if name in done else [part.path for part in parts]
-                # Their seconds are judged by the next micro-batch at the earliest.
+                # The next micro-batch is the earliest that judges the seconds of these lines.
                 self.gaps.follow(reports, number, there, commits.version)
-        # The rules may have changed since: what counts is what was committed.
+        # The rules may have changed since then, so the committed decisions count.
         decided = self._commits[DECISIONS.name].rows_of(batch) if DECISIONS.name in done else None
         if decided is None:
             judged = _reported_judged(reports)
@@ -106,7 +105,7 @@ class Sink:
         """Check that no later run has started.
 
         Raises:
-            UserError: one has.
+            UserError: a later run has started.
         """
         if self._run is not None:
             self._run.require_newest()
@@ -115,8 +114,8 @@ class Sink:
         try:
             rows.collect()
         except Py4JJavaError as error:
-            # Spark looks for an interruption in the text of the error, with a regular expression that overflows its
-            # stack on Java's long traces.
+            # Spark searches the text of the error for an interruption. Its regular expression overflows the stack on
+            # Java's long traces.
             raise RuntimeError(str(error.java_exception.toString())) from None
         return self.reports.take()
 

@@ -1,4 +1,4 @@
-"""The job: starts the watcher and the queries, watches over them, and ends as one."""
+"""The job: starts the watcher and the queries, monitors them, and stops all of them together."""
 
 from __future__ import annotations
 
@@ -53,17 +53,17 @@ def run_audit(
     is_drained: bool,
     is_new_lineage: bool = False,
 ) -> None:
-    """Run the queries until stopped, or through what is there.
+    """Run the queries until they are stopped, or until the available input is read.
 
     Args:
         settings: the configuration.
-        queries: which to run here; the others may run in other applications.
-        is_once: work through what is there and end.
-        is_drained: `is_once`, and close the last seconds too: for input that has ended.
-        is_new_lineage: queries whose checkpoint is lost go on behind what their tables hold.
+        queries: names of the queries to run here, of `QUERIES`; the others may run in other applications.
+        is_once: read the available input, then end.
+        is_drained: as `is_once`, and close the last seconds too: for input that has ended.
+        is_new_lineage: a query that has lost its checkpoint continues after the rows of its tables.
 
     Raises:
-        UserError: Java, a server, topic, table or jar is missing, or a query failed; one line.
+        UserError: Java, a server, topic, table or jar is missing, or a query failed; the message is one line.
     """
     require_java()
     require_pinned_threads()
@@ -97,7 +97,7 @@ def run_audit(
 
 
 def _checked(settings: Settings, queries: Sequence[str]) -> list[str]:
-    """What a query would stumble over, said before anything is written; the queries whose source there is."""
+    """The queries that have a source; raises problems that would stop a query, before anything is written."""
     require_topics(settings)
     wanted = wanted_queries(settings, queries)
     if not wanted:
@@ -109,17 +109,17 @@ def _checked(settings: Settings, queries: Sequence[str]) -> list[str]:
 
 
 def _held(settings: Settings, names: Sequence[str], stack: ExitStack, stop: StopRequest) -> dict[str, Hold]:
-    """Locks or leases of the queries, taken before anything is written: a driver that is refused changes nothing."""
+    """Locks or leases of the queries, taken before anything is written, so that a refused driver changes nothing."""
     return {
         name: stack.enter_context(
-            only_driver(settings, settings.checkpoints, name, say=say, is_stopped=stop.wait)
+            only_driver(settings, settings.checkpoints, name, notice=say, is_stopped=stop.wait)
         )
         for name in names
     }
 
 
 def _prepared(settings: Settings, names: Sequence[str], *, is_new_lineage: bool) -> list[str]:
-    """Tables, notes and checkpoints as the queries need them; the queries that begin anew."""
+    """Prepare tables, notes and checkpoints; returns the queries that continue under a new lineage."""
     create_tables(settings)
     GapWatch(settings, say).record()
     begun = require_lineage(settings, names, is_new=is_new_lineage)
@@ -129,10 +129,11 @@ def _prepared(settings: Settings, names: Sequence[str], *, is_new_lineage: bool)
 
 
 def _watch(settings: Settings, stack: ExitStack) -> tuple[Callable[[], None], Callable[[], None]]:
-    """Start to follow quotas and brokers.
+    """Start the threads that watch the quotas and the brokers.
 
     Returns:
-        What raises what ended a thread of theirs, and what has the brokers asked for their settings now.
+        A function that raises the error which ended one of these threads, and one that requests the settings of the
+        brokers now.
     """
     watcher = Watcher(settings)
     brokers = BrokerConfigs(settings, now_ms)
@@ -152,9 +153,10 @@ def _watch(settings: Settings, stack: ExitStack) -> tuple[Callable[[], None], Ca
 
 @dataclass(frozen=True)
 class _Run:
-    """What the queries of a run have in common; `check` raises what ended a thread beside them.
+    """State that the queries of a run share.
 
-    `ask_brokers` has them asked for their settings now.
+    `check` raises the error that ended a thread beside the queries. `ask_brokers` requests the settings of the brokers
+    now.
     """
 
     session: SparkSession
@@ -182,11 +184,11 @@ class _Run:
     def _started(self, name: str, *, is_once: bool) -> Started:
         return start_query(
             self.session, self.settings, name,
-            is_once=is_once, say=say, run=self.runs[name], on_restart=self.ask_brokers,
+            is_once=is_once, notice=say, run=self.runs[name], on_restart=self.ask_brokers,
         )  # fmt: skip
 
     def _wait(self, started: Sequence[Started]) -> None:
-        """Wait until all queries have ended or `stop` is set, and say how they get on; any failure ends all."""
+        """Wait until all queries have ended or `stop` is set, and print their progress; any failure ends all."""
         progress = {sink.query: Progress(counted=sink.counted) for _, sink in started}
         reported_s = time.monotonic()
         self.metrics.look_at_tables()
@@ -196,7 +198,7 @@ class _Run:
             for query, sink in started:
                 if (
                     not self.stop.is_asked
-                ):  # a signal to all processes ends Spark's workers too, and a query with them
+                ):  # a signal to all processes also ends Spark's workers, so the query fails
                     _raise_failure(self.settings, query, sink)
                     sink.clock.require()
                 _follow(query, sink, progress[sink.query])
@@ -215,18 +217,18 @@ class _Run:
             say(f"{name}: {done}")
 
     def _check(self) -> None:
-        """Raise what ended a thread beside the queries, or that another driver has taken over."""
+        """Raise the error that ended a thread beside the queries, or that another driver has taken over."""
         self.check()
         try:
             for run in self.runs.values():
                 run.hold.check()
         except UserError:
-            self.stop.silence_spark()  # the queries are cut off in the middle of their micro-batches
+            self.stop.silence_spark()  # the queries end in the middle of their micro-batches
             raise
 
 
 def _raise_failure(settings: Settings, query: StreamingQuery, sink: Sink) -> None:
-    """`raise_failure`; a query that ended for a later run says only that."""
+    """Raise the failure of a query; if a later run has started, raise only that."""
     if query.exception() is not None:
         sink.require_newest()
     raise_failure(settings, query)

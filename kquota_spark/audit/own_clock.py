@@ -1,6 +1,7 @@
-"""Whether the clock of this machine is behind that of the brokers: then it must not set their lines aside quietly.
+"""Checks whether the clock of this machine is behind those of the brokers: then lines must not be set aside silently.
 
-One broker that is ahead has a wrong clock itself, and only its lines wait. If most are, the wrong clock is ours.
+If one broker is ahead, its own clock is wrong, and only its lines are set aside. If most brokers are ahead, this
+machine has the wrong clock.
 """
 
 from __future__ import annotations
@@ -13,23 +14,23 @@ from kquota_spark.store.reading import utc_text
 
 
 class OwnClock:
-    """Votes of brokers: each by its lines in the newest micro-batch that had any."""
+    """Votes of the brokers; the lines of a broker in the newest micro-batch that has some are its vote."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
         self._ahead_of: dict[int, list[Ahead]] = {}
         self._set_aside: list[Ahead] = []
-        """By a clock that is behind: lines of most brokers, and all that were set aside after them."""
+        """Lines that a clock behind has set aside: those of most brokers, and all that were set aside later."""
 
     def add(self, reports: Iterable[TaskReport], begun_ms: int) -> None:
-        """Take what the tasks of one micro-batch report.
+        """Add the reports of the tasks of one micro-batch.
 
-        One that runs again sets the same lines aside, by the time that it had at first. If that time was wrong and the
-        clock is right now, it is said which lines those are.
+        A micro-batch that runs again sets the same lines aside, by the time of its first attempt. If that time was
+        wrong and the clock is right now, a warning names the brokers and the command that judges these lines.
 
         Args:
-            reports: one a task and table.
-            begun_ms: when it began, by our clock now: lines of which that time has come are not ahead of it.
+            reports: one per task and table.
+            begun_ms: start of this attempt by the clock of this machine, epoch ms; lines up to it are not ahead.
         """
         told = list(reports)
         ahead = [each for report in told for each in report.ahead]
@@ -54,7 +55,7 @@ class OwnClock:
         """Check that most brokers agree with this clock.
 
         Raises:
-            UserError: it is behind.
+            UserError: the clock of this machine is behind.
         """
         if self._set_aside:
             raise UserError(

@@ -1,4 +1,4 @@
-"""What a streaming query has done so far, from its own progress reports; and why it failed, in one line."""
+"""The progress of a streaming query, from its own reports, and the reason of its failure in one line."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ Report = Mapping[str, Any]
 
 @dataclass(slots=True)
 class Progress:
-    """Rows read and time spent; the first micro-batch apart, because it also compiles the plan."""
+    """Rows read and time spent; the first micro-batch is also counted alone, because it compiles the plan."""
 
     rows: int = 0
     batch_s: float = 0.0
     first_rows: int = 0
     first_s: float = 0.0
     reported: str = ""
-    """Timestamp of the newest report; numbers of batches will not do: a waiting query reports with the next one's."""
+    """Timestamp of the newest report. A batch number is no substitute: a waiting query reports that of the next one."""
     batches: int = 0
     last_batch_s: float = 0.0
     last_seen_s: float | None = None
-    """When it last ended a batch or was found waiting for rows, epoch seconds."""
+    """Time at which the query last ended a batch or waited for rows, epoch seconds."""
     watermark_s: float | None = None
     dropped: int = 0
     """Rows behind the watermark, as Spark counts them: groups of a micro-batch, not lines."""
     counted: Mapping[str, int] = field(default_factory=dict)
-    """Sums of what it has written, by name. The sink adds to them."""
+    """Sums of what the query has written, by name. The sink adds to them."""
     backward_batches: int = 0
-    """Micro-batches in which a partition of Kafka ended before the place where it had been read to."""
+    """Number of micro-batches in which a Kafka partition ended before the offset that had been read."""
     end_offset: Mapping[str, Any] = field(default_factory=dict)
-    """Up to where it has read its source, in the form of the source."""
+    """Offsets up to which the query has read its source, in the form of the source."""
     latest_offset: Mapping[str, Any] = field(default_factory=dict)
-    """The end of its source as it saw it, where the source says it (Kafka)."""
+    """Newest offsets of the source at the last report, if the source reports them (Kafka does)."""
 
     def update(self, query: StreamingQuery, now_s: float) -> None:
         """Add the reports that have not been counted yet."""
@@ -76,7 +76,7 @@ class Progress:
 
     @property
     def offsets_behind(self) -> int | None:
-        """Kafka offsets between what it has read and the newest, over all partitions; None without a Kafka source."""
+        """Number of Kafka offsets that are not read yet, over all partitions; None without a Kafka source."""
         if not self.latest_offset:
             return None
         return sum(
@@ -92,17 +92,17 @@ class Progress:
         return rows / seconds if rows and seconds else None
 
     def __str__(self) -> str:
-        """`2,000,000 rows read in 31.4 s (71,200 a second after the first batch)`."""
+        """Rows read, seconds spent, and rows per second after the first micro-batch, in one line."""
         warm = self.warm_rows_per_s
         tail = "" if warm is None else f" ({warm:,.0f} a second after the first batch)"
         return f"{self.rows:,} rows read in {self.batch_s:.1f} s{tail}"
 
 
 def _reports_after(query: StreamingQuery, timestamp: str) -> Iterator[Report]:
-    """Later reports, oldest first.
+    """Reports after a timestamp, oldest first.
 
-    Read as JSON and from the newest back: `query.recentProgress` makes some fifty calls into the JVM for each of up to
-    a hundred reports.
+    They are read as JSON, from the newest back. `query.recentProgress` would make some fifty calls into the JVM for
+    each of up to a hundred reports.
     """
     found: list[Report] = []
     for report in reversed(query._jsq.recentProgress()):
@@ -142,7 +142,7 @@ _PYTHON_ERROR = re.compile(r"^[A-Za-z_][\w.]*: .*|^[A-Za-z_][\w.]*(?:Error|Excep
 
 
 def raise_failure(settings: Settings, query: StreamingQuery) -> None:
-    """Raise what ended a query, if anything did, as one line.
+    """Raise the failure of a query as one line, if it has failed.
 
     Raises:
         UserError: the query failed.
@@ -163,7 +163,7 @@ def raise_failure(settings: Settings, query: StreamingQuery) -> None:
 
 
 def reason_of(failure: str) -> str:
-    """The line of a query's failure that says why: what a Python worker raised, or the innermost Java cause."""
+    """The line with the reason of a query's failure: what a Python worker raised, or the innermost Java cause."""
     overflow = _OVERFLOW.search(failure)
     if overflow is not None:
         topic, partition, offset = overflow.groups()

@@ -1,9 +1,9 @@
-"""The two streaming queries: of the request log and of JMX, each from its topic to all tables.
+"""The two streaming queries, of the request log and of JMX: each from its topic to all its tables.
 
-Workers write the rows, the driver commits them (`audit.commit`), each micro-batch once.
+Workers write the rows. The driver commits them (`audit.commit`), each micro-batch once.
 
-At the end of a run `availableNow` leaves the last seconds open; a late heartbeat closes them. It comes to the query
-through a source of its own, a folder beside the checkpoint: the job needs no right to write to the topic.
+At the end of a run, `availableNow` leaves the last seconds open. A late heartbeat closes them. The query reads it from
+a source of its own, a folder beside the checkpoint, so the job needs no right to write to the topic.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Started(NamedTuple):
 
 
 def wanted_queries(settings: Settings, names: Sequence[str]) -> list[str]:
-    """Of these queries, those whose source there is: the request log, JMX, or both."""
+    """The named queries that have a topic as source: the request log, JMX, or both."""
     sources = {LOG: settings.kafka.has_log, JMX: settings.kafka.jmx_topic}
     return [name for name in names if sources[name]]
 
@@ -63,31 +63,31 @@ def start_query(
     name: str,
     *,
     is_once: bool,
-    say: Callable[[str], None],
+    notice: Callable[[str], None],
     run: Run | None = None,
     on_restart: Callable[[], None] = lambda: None,
 ) -> Started:
     """Start one of `QUERIES`, in a scheduler pool of its own so that neither starves the other.
 
     Args:
-        session: of Spark, with Delta.
+        session: the Spark session, with Delta.
         settings: the configuration.
         name: one of `QUERIES`.
-        is_once: work through what is there and end, instead of one micro-batch per `stream.trigger`.
-        say: takes a line for the operator.
-        run: the query ends when a later run has started; None for no check.
-        on_restart: called when a broker has started anew.
+        is_once: read the available input and end, instead of one micro-batch per `stream.trigger`.
+        notice: prints a line for the operator.
+        run: this run; the query ends when a later one has started. None for no check.
+        on_restart: called when a broker has restarted.
     """
     reports = TaskReports(session.sparkContext)
     rows = _BUILT[name](session, settings, reports)
-    sink = Sink(settings, name, reports, say, run)
+    sink = Sink(settings, name, reports, notice, run)
     if sink.gaps is not None:
         sink.gaps.on_restart = on_restart
     return start(rows, sink, is_once=is_once)
 
 
 def start(rows: DataFrame, sink: Sink, *, is_once: bool) -> Started:
-    """Start the query that ends in these rows, which are none."""
+    """Start the query that ends in this frame; the frame yields no rows."""
     settings, name = sink.settings, sink.query
     rows.sparkSession.sparkContext.setLocalProperty("spark.scheduler.pool", name)
     writer = rows.writeStream.queryName(name).foreachBatch(sink.commit)
@@ -110,13 +110,13 @@ def from_log(source: DataFrame, closing: DataFrame, stages: Stages) -> DataFrame
 
 
 def from_charged(charged: DataFrame, stages: Stages) -> DataFrame:
-    """That query behind its first stage: rows of `CHARGED` into `usage` and `decisions`."""
+    """The query of the log after its first stage: rows of `CHARGED` into `usage` and `decisions`."""
     seconds = to_seconds(charged, f"{stages.settings.stream.allowed_lateness} milliseconds")
     return from_sharded(seconds.mapInArrow(stages.governed, SHARDED.ddl), stages)
 
 
 def from_sharded(sharded: DataFrame, stages: Stages) -> DataFrame:
-    """The end of that query: rows of GOVERN into `decisions`."""
+    """The end of the query of the log: rows of GOVERN into `decisions`."""
     settings = stages.settings
     judged = to_judged(
         sharded, rate_config(settings), mutation_config(settings), settings.stream.state_shards
@@ -155,7 +155,7 @@ _CLOSING = f"{LOG}.closing"
 def closings(session: SparkSession, settings: Settings) -> DataFrame:
     """The heartbeats of `close_all_windows` as a stream of rows of `CHARGED`."""
     if _written_ms(settings) < 0:
-        _write(settings, 0)  # Spark wants a folder that is there
+        _write(settings, 0)  # Spark requires that the folder exists
     found = session.readStream.schema("time_ms bigint").json(hadoop_place(settings.checkpoints, _CLOSING))
     given = {"record_time": "timestamp_millis(time_ms)"}
     columns = (
@@ -183,7 +183,7 @@ def _folder(settings: Settings) -> str:
 
 
 def _written_ms(settings: Settings) -> int:
-    """The newest heartbeat; -1 for none, and no folder."""
+    """Time of the newest heartbeat, epoch ms; -1 without a heartbeat or without the folder."""
     files, place = file_system(settings, _folder(settings))
     found = files.get_file_info(fs.FileSelector(place, allow_not_found=True))
     names = (info.base_name.removesuffix(".json") for info in found)

@@ -1,4 +1,4 @@
-"""The Spark session of the job, and its queries' sources."""
+"""The Spark session of the job, and the sources of its queries."""
 
 from __future__ import annotations
 
@@ -35,28 +35,28 @@ _LOCAL_CHECKPOINTS = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
 _LOCAL = {
-    # The default is the host's own address: anybody could ask the driver for blocks of the tables.
+    # The default is the host's own address: anybody could request blocks of the tables from the driver.
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.authenticate": "true",
     "spark.ui.enabled": "false",
 }
-"""Of a local master, unless the user says otherwise."""
+"""Options for a local master, unless the user sets them."""
 _TASK_FAILURES = 4
 """Spark's default of `spark.task.maxFailures`, which a local master does not read."""
 _HIDDEN = (
     "(?i)secret|password|token|credential|jaas|[.]sas[.]|(access|account|private|encryption|keystore)[.]?key"
 )
-"""What Spark hides; its default does not know the keys of accounts, of encryption and of stores in PEM."""
+"""Pattern of what Spark redacts; the default misses the keys of accounts, of encryption and of stores in PEM."""
 _PIN_THREAD = "PYSPARK_PIN_THREAD"
 _UMASK = "spark.hadoop.fs.permissions.umask-mode"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
 def require_pinned_threads() -> None:
-    """Check that PySpark gives each thread of Python a thread of the JVM of its own, as it does by default.
+    """Check that PySpark gives each Python thread a JVM thread of its own, as it does by default.
 
-    The queries know by that which of them commits, and by which quotas its tasks judge.
+    The thread shows which query commits, and by which quotas its tasks judge.
 
     Raises:
         UserError: the environment turns it off.
@@ -69,7 +69,7 @@ def require_pinned_threads() -> None:
 
 
 def spark_session(settings: Settings, app_name: str) -> SparkSession:
-    """The session with what the pipeline relies on; master and resources are spark-submit's business.
+    """The Spark session with the options that the pipeline needs; spark-submit sets the master and the resources.
 
     Raises:
         UserError: the Delta or Kafka jars are not on the class path.
@@ -77,13 +77,13 @@ def spark_session(settings: Settings, app_name: str) -> SparkSession:
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
-    without_debug("py4j")  # there it shows all calls, those that set the options of Kafka and S3 too
-    SparkContext._ensure_initialized()  # before the JVM is there a SparkConf knows nothing of spark-submit's options
+    without_debug("py4j")  # at DEBUG it logs all calls, also those that set the options of Kafka and S3
+    SparkContext._ensure_initialized()  # before the JVM runs, a SparkConf lacks the options of spark-submit
     conf = SparkConf().setAppName(app_name)
     options = _pipeline_options(settings) | _local_options(conf)
     for name, value in (options | _storage_options(settings, conf)).items():
         conf.set(name, value)
-    # The context alone gets the keys of S3: the log of a session shows its own options at DEBUG.
+    # Only the context gets the keys of S3: at DEBUG, a session logs its own options.
     SparkContext.getOrCreate(conf)
     session = SparkSession.builder.config(map=dict(options)).getOrCreate()
     _require_jars(session)
@@ -91,7 +91,7 @@ def spark_session(settings: Settings, app_name: str) -> SparkSession:
 
 
 def _pipeline_options(settings: Settings) -> dict[str, str]:
-    """What the pipeline relies on; no secret is in it."""
+    """Options that the pipeline needs; they contain no secret."""
     return {
         "spark.log.level": "ERROR",
         "spark.ui.showConsoleProgress": "false",
@@ -103,17 +103,17 @@ def _pipeline_options(settings: Settings) -> dict[str, str]:
         "spark.sql.shuffle.partitions": str(settings.stream.shuffle_partitions),
         # transformWithState needs RocksDB.
         "spark.sql.streaming.stateStore.providerClass": _ROCKSDB,
-        # A kill while the first offsets are written leaves a file, for which Spark would refuse every later start.
+        # A kill while the first offsets are written leaves a file. Because of it Spark would refuse every later start.
         "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart": "false",
-        # The default uploads whole files of RocksDB with each micro-batch; this way only what has changed.
+        # The default uploads whole RocksDB files with each micro-batch. This uploads only the changes.
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
         "spark.sql.streaming.minBatchesToRetain": str(KEPT_BATCHES),
         # Counting the rows of the state costs a look-up at every write.
         "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
-        # The plans make some 200 classes. The default of 100 forgets each before the next micro-batch needs it:
-        # all would be compiled anew every time, by Spark and then by the JVM, which takes most of a core.
+        # The plans need some 200 classes. The default of 100 drops each before the next micro-batch needs it. Spark
+        # and then the JVM would compile all of them every time, which takes most of a core.
         "spark.sql.codegen.cache.maxEntries": "2000",
-        # Asked once a value in uncompiled code; the default is worked out from the environment each time.
+        # Uncompiled code reads this once per value, and computes the default from the environment each time.
         "spark.sql.types.framework.enabled": "false",
         # The default sorts all rows of a task as soon as it has seen 128 groups.
         "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "250000",
@@ -138,16 +138,16 @@ def _local_options(given: SparkConf) -> dict[str, str]:
 
 
 def with_task_failures(master: str) -> str:
-    """A local master that repeats a task, as a cluster does; one that says itself how often stays as it is.
+    """A local master that repeats failed tasks, as a cluster does; one with its own number of attempts is unchanged.
 
-    Without that, one task that fails by chance ends the query: one whose worker was killed, for example.
+    Without it, one task that fails by chance ends the query, for example because its worker was killed.
     """
     cores = re.fullmatch(r"local(?:\[(\*|\d+)\])?", master)
     return f"local[{cores[1] or 1},{_TASK_FAILURES}]" if cores else master
 
 
 def _storage_options(settings: Settings, given: SparkConf) -> dict[str, str]:
-    # Hadoop sets the rights of each file of a checkpoint itself, whatever the umask: readable for all by default.
+    # Hadoop sets the rights of each checkpoint file itself, whatever the umask: by default, all can read it.
     options = {} if given.contains(_UMASK) else {_UMASK: f"{_umask():03o}"}
     options |= {f"spark.hadoop.{name}": value for name, value in hadoop_options(settings).items()}
     if local_path(settings.checkpoints) is not None:
@@ -157,11 +157,11 @@ def _storage_options(settings: Settings, given: SparkConf) -> dict[str, str]:
 
 
 def _umask() -> int:
-    """That of this process."""
+    """The umask of this process."""
     with suppress(OSError, StopIteration):
         lines = Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines()
         return int(next(line for line in lines if line.startswith("Umask:")).split()[1], 8)
-    # Elsewhere it can only be read by setting it, for all threads.
+    # On other systems it can only be read by setting it, for all threads.
     before = os.umask(0o077)
     os.umask(before)
     return before
@@ -181,7 +181,7 @@ def _require_jars(session: SparkSession) -> None:
 
 
 def _require_msk(session: SparkSession, kafka: Kafka) -> None:
-    """Kafka's own client has no mechanism of AWS."""
+    """Check for the jar of AWS if its SASL mechanism is set: Kafka's own client does not have it."""
     if mechanism(kafka.options) != MSK_IAM:
         return
     loader = session.sparkContext._jvm.java.lang.Thread.currentThread().getContextClassLoader()  # type: ignore[union-attr]
@@ -195,13 +195,13 @@ def _require_msk(session: SparkSession, kafka: Kafka) -> None:
 
 
 def request_log(session: SparkSession, settings: Settings, offsets: Offsets) -> DataFrame:
-    """The log topics as a stream, headers included; from its beginning, or from offsets by topic and partition."""
+    """The log topics as a stream with headers; from their beginning, or from offsets by topic and partition."""
     starting = _starting_offsets(settings, settings.kafka.log_topics, offsets)
     return _reader(session, settings, settings.kafka.subscription, starting).load()
 
 
 def jmx_messages(session: SparkSession, settings: Settings, offsets: Offsets) -> DataFrame:
-    """The topic of JMX samples as a stream; from its beginning, or from offsets by topic and partition."""
+    """The topic of JMX samples as a stream with headers; from its beginning, or from offsets by topic and partition."""
     topic = settings.kafka.jmx_topic
     starting = _starting_offsets(settings, lambda _: [topic], offsets)
     return _reader(session, settings, ("subscribe", topic), starting).load()
@@ -217,7 +217,7 @@ def _reader(
         .option(*subscription)
         .option("startingOffsets", starting_offsets)
         .option("includeHeaders", "true")
-        # What expired before it was read does not end the job: `audit.gaps` finds and reports it.
+        # Messages that expired before they were read do not end the job: `audit.gaps` finds and reports them.
         .option("failOnDataLoss", "false")
         .option("maxOffsetsPerTrigger", settings.kafka.max_lines_per_trigger)
         # A topic of one partition would otherwise keep one core busy and the others idle.
@@ -228,7 +228,7 @@ def _reader(
 def _starting_offsets(
     settings: Settings, meant: Callable[[Iterable[str]], Iterable[str]], offsets: Offsets
 ) -> str:
-    """Spark wants every partition named: -2 is the beginning of one that has not been read."""
+    """The starting offsets for Spark, which requires every partition; -2 is the beginning of one not read yet."""
     if not offsets:
         return "earliest"
     found = asked_topics(admin_client(settings), settings)
@@ -239,13 +239,13 @@ def _starting_offsets(
 
 
 def table_stream(session: SparkSession, settings: Settings, name: str, first_version: int) -> DataFrame:
-    """A table as a stream from a version on, all that is there in one micro-batch.
+    """A table as a stream from a version on; one micro-batch reads all rows that are there.
 
     Args:
-        session: of Spark, with Delta.
+        session: the Spark session, with Delta.
         settings: where the tables are.
-        name: of the table.
-        first_version: of the table's log; rows that were added by this commit and later ones are read.
+        name: name of the table.
+        first_version: version of the table's log; the stream reads rows that this commit and later ones added.
     """
     return (
         session.readStream.format("delta")
@@ -262,5 +262,5 @@ def table(session: SparkSession, settings: Settings, name: str) -> DataFrame:
 
 
 def sql_literal(text: str) -> str:
-    """A text as Spark SQL."""
+    """A text as a literal of Spark SQL."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -1,7 +1,7 @@
-"""What workers do in the queries: each stage a `mapInArrow`, and what it writes on the way.
+"""The stages of the queries on the workers: each one is a `mapInArrow` that also writes rows.
 
-Rows go into their tables where they are. On go only what the next stage needs: points grouped by client and second,
-then the seconds of each bucket, then nothing.
+Each worker writes the rows of its tables itself. It passes on only what the next stage needs: points grouped by client
+and second, then the seconds of each bucket, then nothing.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ from kquota_spark.store.parts import PartWriter
 
 Batches = Iterator[pa.RecordBatch]
 NOTHING = "nothing int"
-"""Schema of the last stage."""
+"""Schema of the last stage, which returns no rows."""
 
 
 @dataclass(frozen=True)
 class Stages:
-    """The stages of the query of the log; what the tables hold already is left out by the lineage."""
+    """The stages of the query of the log; the lineage leaves out rows that the tables already hold."""
 
     settings: Settings
     reports: TaskReports
     lineage: Lineage = field(default_factory=Lineage)
 
     def charged(self, batches: Iterable[pa.RecordBatch]) -> Batches:
-        """Messages to rows of `CHARGED`; lines go into `requests`."""
+        """Turn messages into rows of `CHARGED`, and write the lines into `requests`."""
         filled = _filled(batches)
         if filled is None:
             return
@@ -77,7 +77,7 @@ class Stages:
         keep_imports()
 
     def governed(self, batches: Iterable[pa.RecordBatch]) -> Batches:
-        """Rows of `to_seconds` to rows of GOVERN; on the way they go into `usage`."""
+        """Turn rows of `to_seconds` into rows of GOVERN, and write their usage into `usage`."""
         filled = _filled(batches)
         if filled is None:
             return
@@ -93,13 +93,13 @@ class Stages:
         keep_imports()
 
     def decided(self, batches: Iterable[pa.RecordBatch]) -> Batches:
-        """Rows of `JUDGED` into `decisions`; nothing comes out."""
+        """Write rows of `JUDGED` into `decisions`; returns no rows."""
         rows = (decisions for batch in batches for decisions in decisions_of(batch))
         return decided(self.settings, self.reports, map(self.lineage.only_undecided, rows))
 
 
 def decided(settings: Settings, reports: TaskReports, batches: Iterable[pa.RecordBatch]) -> Batches:
-    """Rows of `decisions` into their table; nothing comes out."""
+    """Write rows of `decisions` into their table; returns no rows."""
     writer, schema = PartWriter(settings, DECISIONS), DECISIONS.arrow_schema()
     tables = [pa.Table.from_batches([batch]).cast(schema) for batch in batches if batch.num_rows]
     if tables:
@@ -115,14 +115,14 @@ def decided(settings: Settings, reports: TaskReports, batches: Iterable[pa.Recor
 
 @dataclass(frozen=True)
 class JmxStages:
-    """The same of the query of JMX."""
+    """The stages of the query of JMX."""
 
     settings: Settings
     parse: JmxSettings
     reports: TaskReports
 
     def sampled(self, batches: Iterable[pa.RecordBatch]) -> Batches:
-        """Messages to samples, which go into `jmx_samples` and on."""
+        """Turn messages into samples, write them into `jmx_samples` and pass them on."""
         writer, rows = PartWriter(self.settings, JMX_SAMPLES), 0
         for batch in batches:
             if batch.num_rows:
@@ -134,7 +134,7 @@ class JmxStages:
             self.reports.add(TaskReport(JMX_SAMPLES.name, [*writer.close()], {"rows": rows}))
 
     def decided(self, batches: Iterable[pa.RecordBatch]) -> Batches:
-        """Rows of `decisions` into their table, and what they tell of use into `usage`."""
+        """Write rows of `decisions` into their table, and the usage that they show into `usage`."""
         writer, rows = PartWriter(self.settings, USAGE), [batch for batch in batches if batch.num_rows]
         used = [jmx_usage_batch(batch) for batch in rows]
         for usage in used:
@@ -146,7 +146,7 @@ class JmxStages:
 
 
 def _filled(batches: Iterable[pa.RecordBatch]) -> Batches | None:
-    """The batches with rows; None if there is none, and so nothing to be set up for."""
+    """The batches that have rows; None if there is none, so that the task sets up nothing."""
     filled = (batch for batch in batches if batch.num_rows)
     first = next(filled, None)
     return None if first is None else chain((first,), filled)
@@ -156,7 +156,7 @@ _OFFSET = "kafka_offset"
 
 
 class _Seen:
-    """What the rows of `requests` of one task tell."""
+    """Collects what one task reports about its rows of `requests`."""
 
     def __init__(self, allowed_clock_skew_ms: int) -> None:
         self._skew_ms = allowed_clock_skew_ms
@@ -243,7 +243,7 @@ def _decision_counts(decisions: pa.Table) -> dict[str, int]:
 
 
 def _as_bytes(table: pa.Table) -> bytes:
-    # A piece of 220 bytes takes 40: many are alike.
+    # Many pieces are alike: compression reduces one from 220 to 40 bytes.
     sink, options = pa.BufferOutputStream(), pa.ipc.IpcWriteOptions(compression="zstd")
     with pa.ipc.new_stream(sink, table.schema, options=options) as stream:
         stream.write_table(table)

@@ -1,7 +1,7 @@
-"""What tasks report to the driver of what they have written: by an accumulator, so that no row is needed for it.
+"""Reports of tasks to the driver about what they have written; an accumulator carries them, so no rows are needed.
 
-Spark adds up the reports of successful tasks. A task whose output was lost on the way runs again, and reports again: of
-two that wrote the same partition of the same table one counts. Both hold the same rows.
+Spark adds up the reports of successful tasks. If the output of a task is lost on the way, the task runs again and
+reports again. If two tasks wrote the same partition of the same table, one report counts. Both hold the same rows.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Span(NamedTuple):
 
 
 class Ahead(NamedTuple):
-    """Lines of a broker that are ahead of their reading, though not of their messages; record times, epoch ms."""
+    """Record times (epoch ms) of a broker's lines that are ahead of their reading, but not of their messages."""
 
     broker_id: int
     from_ms: int
@@ -45,19 +45,19 @@ class TaskReport(msgspec.Struct, frozen=True):
     counts: dict[str, int]
     """Sums for the job's own metrics; `newest_ms` is a maximum."""
     brokers: list[int] = []
-    """Whose requests they are, those out of time left out."""
+    """Brokers with a request among the rows, not counting requests out of time."""
     beating: list[int] = []
-    """Whose heartbeats, likewise."""
+    """Brokers with a heartbeat among the rows, not counting heartbeats out of time."""
     heard: list[int] = []
-    """Brokers of which there is a line or a heartbeat."""
+    """Brokers with any line or heartbeat among the rows."""
     ahead: list[Ahead] = []
     spans: list[Span] = []
     lines: list[BrokerLines] = []
-    """What they tell of restarts."""
+    """Signs of restarts in the rows."""
     pieces: bytes = b""
-    """Of episodes, see `episodes.pieces_of`, as an Arrow stream."""
+    """Pieces of episodes as an Arrow stream, see `episodes.pieces_of`."""
     seconds: list[Seconds] = []
-    """Of the decisions."""
+    """First and newest seconds of the decisions."""
 
 
 _encoded = msgspec.msgpack.Encoder().encode
@@ -78,19 +78,19 @@ class _Listed(AccumulatorParam[_Reported]):
 
 
 class TaskReports:
-    """Carries the reports of the tasks of one query; made on the driver, used on the workers."""
+    """Carries the reports of the tasks of one query; the driver creates it, the workers use it."""
 
     def __init__(self, context: SparkContext) -> None:
         self._reported = context.accumulator(_Reported(), _Listed())
 
     def add(self, report: TaskReport) -> None:
-        """On a worker, once a task and table."""
+        """Add the report of a task about one table; call it on a worker, once for each."""
         context = TaskContext.get()
         partition = 0 if context is None else context.partitionId()
         self._reported.add([(report.table, partition, _encoded(report))])
 
     def take(self) -> list[TaskReport]:
-        """On the driver, after a micro-batch: the reports of its tasks, one a table and partition."""
+        """The reports of a micro-batch, one per table and partition; call it on the driver, after the micro-batch."""
         found = {(table, partition): text for table, partition, text in self._reported.value}
         self._reported.value = []
         return [_decoded(text) for text in found.values()]

@@ -1,7 +1,7 @@
-"""Keeps the tables of a running job quick, in a thread of its driver beside the queries: short logs, few files.
+"""Keeps the tables of a running job fast, with short logs and few files, in a thread of the driver.
 
-In a thread and not in the micro-batch: so no second is judged later because of it. It takes at most a fifth of a core.
-Whatever it leaves undone is slow and not wrong, so its failures are printed and it tries again.
+The thread runs beside the micro-batches, so it delays no verdict. It takes at most a fifth of a core. Work that it
+leaves undone makes a table slow, not wrong, so it prints its failures and tries again.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _log = logging.getLogger(__name__)
 _INTERVAL_MS = 30_000
 _TRIM_EVERY_S = 600.0
 _REST = 4
-"""Pauses so many times as long as it worked."""
+"""Length of the pause after work, as a multiple of the time that the work took."""
 _DECLARED = {table.name: table for table in TABLES}
 
 
 class Upkeep(Polling):
-    """Looks after the tables that some queries write, until stopped."""
+    """Trims the logs and packs the files of the tables that some queries write, until it is stopped."""
 
     def __init__(
         self, settings: Settings, queries: Iterable[str], clock_s: Callable[[], float] = time.monotonic
@@ -46,7 +46,7 @@ class Upkeep(Polling):
         self._rest_until_s = clock_s()
 
     def look(self) -> bool:
-        """Do what is due now, at most one file and one piece of the log per table; whether anything was done."""
+        """Do the work that is due, at most one file and one piece of the log per table; whether any was done."""
         begun_s, is_done = self._clock_s(), False
         if begun_s < self._rest_until_s:
             return False
@@ -81,7 +81,7 @@ class Upkeep(Polling):
 
 
 def begin_upkeep(settings: Settings, queries: Iterable[str], stack: ExitStack) -> None:
-    """Look after the tables of these queries from now on until the stack is left."""
+    """Start the upkeep of the tables of these queries; it runs until the stack is closed."""
     upkeep = Upkeep(settings, queries)
     stack.callback(upkeep.stop)
     upkeep.start()

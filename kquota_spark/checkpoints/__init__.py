@@ -1,4 +1,4 @@
-"""What a streaming query leaves beside its tables, and what its tasks judge by.
+"""The state of a streaming query besides its tables, and the data that its tasks judge by.
 
 In reading order: checkpoints, driver_lock, notes, lease_table, driver_lease, runs, pinned, known, lineage.
 """

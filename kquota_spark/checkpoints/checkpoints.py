@@ -1,4 +1,4 @@
-"""What a streaming query's checkpoint says: how far it has read, and whether it is a whole one and the right one."""
+"""Reads a streaming query's checkpoint: how far it has read, and whether it is complete and the right one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE
 from kquota_spark.store.storage import file_system, place_of
 
 LOG, JMX = "log", "jmx"
-"""The queries, which are also the names of their checkpoints."""
+"""The queries; their names are also those of their checkpoints."""
 TARGETS = {
     LOG: (REQUESTS.name, USAGE.name, DECISIONS.name),
     JMX: (JMX_SAMPLES.name, USAGE.name, DECISIONS.name),
@@ -27,12 +27,12 @@ TARGETS = {
 """The tables that each query writes, in the order in which a micro-batch commits them; `violations` come last."""
 
 KEPT_BATCHES = 10
-"""Micro-batches whose files Spark keeps in a checkpoint: the default of 100 keeps each value of the state as often."""
+"""Micro-batches that Spark keeps in a checkpoint: its default of 100 would keep 100 versions of the state."""
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The directory of one query; read through Arrow's file systems, so that an object store does as well."""
+    """The checkpoint directory of one query; read through Arrow's file systems, so it may be on an object store."""
 
     files: fs.FileSystem
     path: str
@@ -42,7 +42,7 @@ class Checkpoint:
         """The checkpoint of a query.
 
         Raises:
-            OSError: Arrow knows no such file system.
+            OSError: Arrow has no such file system.
         """
         return cls(*file_system(settings, place_of(settings.checkpoints, query)))
 
@@ -53,37 +53,37 @@ class Checkpoint:
 
     @cached_property
     def last_batch(self) -> int | None:
-        """The last micro-batch that Spark noted as done."""
+        """The last micro-batch that Spark recorded as done; None for none."""
         return max(self._batches("commits"), default=None)
 
     @cached_property
     def planned_batches(self) -> list[int]:
-        """Micro-batches that were begun, as far as Spark keeps them."""
+        """Micro-batches that were begun, oldest first; only those that Spark still keeps."""
         return sorted(self._batches("offsets"))
 
     def source_offset(self, batch: int) -> dict[str, Any]:
-        """Where the topics stood after a micro-batch, by topic and partition; empty for a source that has no topics.
+        """The offsets after a micro-batch, by topic and partition; empty for a source without topics.
 
         Raises:
             OSError: the file is not there.
-            ValueError: it is not as Spark writes it.
+            ValueError: it is damaged.
         """
         noted = self._noted(batch, 2)
         return {topic: places for topic, places in noted.items() if isinstance(places, dict)}
 
     def batch_time_ms(self, batch: int) -> int:
-        """When a micro-batch was planned, epoch ms; raises as `source_offset`."""
+        """When a micro-batch was planned, epoch ms; errors as for `source_offset`."""
         return int(self._noted(batch, 1).get("batchTimestampMs", 0))
 
     def watermark_ms(self, batch: int) -> int:
-        """The watermark of a planned micro-batch, epoch ms: seconds before it are closed; raises as `source_offset`."""
+        """The watermark of a planned micro-batch, epoch ms: earlier seconds are closed; errors as `source_offset`."""
         return int(self._noted(batch, 1).get("batchWatermarkMs", 0))
 
     def watermark_after_ms(self, batch: int) -> int:
-        """The watermark that a finished micro-batch left for the next one, epoch ms; raises as `source_offset`.
+        """The watermark that a finished micro-batch left for the next one, epoch ms; errors as for `source_offset`.
 
-        The batch's own watermark does not count what it read itself: a job that is killed right after it has planned no
-        other.
+        The batch's own watermark does not include the events that it read itself. A job that is killed right after the
+        batch has not planned another one with a newer watermark.
         """
         done = self.read(f"commits/{batch}").splitlines()
         if len(done) < 2:
@@ -93,7 +93,7 @@ class Checkpoint:
 
     def _noted(self, batch: int, line: int) -> dict[str, Any]:
         lines = self.read(f"offsets/{batch}").splitlines()
-        # A version, the batch's own settings, and a line for each source, the topics first.
+        # Line 1 is a version, line 2 the batch's settings; then a line for each source, the topics first.
         if len(lines) < 3 or not lines[0].startswith("v"):
             raise ValueError("it is cut off")
         found = json.loads(lines[line])
@@ -103,7 +103,7 @@ class Checkpoint:
 
     @property
     def query_id(self) -> str:
-        """Spark's id of the query: another one after the checkpoint was begun anew.
+        """Spark's id of the query; a new checkpoint gets a new id.
 
         Raises:
             OSError: the query was never started.
@@ -121,7 +121,7 @@ class Checkpoint:
             return str(stream.read().decode("utf-8", "replace"))
 
     def has_files(self, directory: str) -> bool:
-        """Whether a directory is there and holds something."""
+        """Whether a directory exists and is not empty."""
         selector = fs.FileSelector(f"{self.path}/{directory}", allow_not_found=True)
         return bool(self.files.get_file_info(selector))
 
@@ -132,17 +132,17 @@ class Checkpoint:
 
 
 class Unfinished(NamedTuple):
-    """A micro-batch that has not ended: of which query, and when it was planned, epoch ms."""
+    """A micro-batch that has not ended: the time when it was planned, epoch ms, and its query."""
 
     planned_ms: int
     query: str
 
 
 def oldest_unfinished(settings: Settings) -> Unfinished | None:
-    """The oldest micro-batch that has not ended of a query that may run; None for none, or if that cannot be read.
+    """The oldest unfinished micro-batch of the queries that may run; None for none, or if it cannot be read.
 
-    Workers may have written files for it that nobody has committed. After a stop it runs again at the next start. A
-    query whose topic is not in the settings any more is off: its micro-batch never ends.
+    Workers may have written files for it that are not committed. After a stop it runs again at the next start. A query
+    does not run if its topic is no longer in the settings: its micro-batch never ends.
     """
     used = (name for name in TARGETS if _may_run(settings, name))
     found = [
@@ -153,7 +153,7 @@ def oldest_unfinished(settings: Settings) -> Unfinished | None:
 
 def _oldest_unfinished_ms(settings: Settings, query: str) -> int | None:
     found = list[int]()
-    # Unreadable: a start says so (`require_whole`); here it is as if nothing were under way.
+    # An unreadable checkpoint counts as no micro-batch here; the next start reports it (`require_whole`).
     with suppress(OSError, ValueError):
         checkpoint = Checkpoint.of(settings, query)
         done = -1 if checkpoint.last_batch is None else checkpoint.last_batch
@@ -163,22 +163,22 @@ def _oldest_unfinished_ms(settings: Settings, query: str) -> int | None:
 
 
 def _may_run(settings: Settings, query: str) -> bool:
-    # What cannot be read here may well name a topic for the job.
+    # A setting that cannot be resolved here may name a topic for the job.
     with suppress(UserError):
         return settings.kafka.has_log if query == LOG else bool(settings.kafka.jmx_topic)
     return True
 
 
 _STATES = (0, 1)
-"""Of the query of the log: the seconds that are open, and the rings."""
+"""Numbers of the stateful operators in the query of the log: the open seconds, and the rings."""
 _NOTED_PATH = re.compile(r'"file:([^"]+)(/state/\d+/_stateSchema/[^"]+)"')
 
 
 def require_whole(settings: Settings, query: str) -> bool:
-    """Whether the query has a checkpoint.
+    """Check the checkpoint of a query; return whether there is one.
 
     Raises:
-        UserError: it has one that is half copied, of another query, or of other tables.
+        UserError: it is incomplete, cannot be read, was moved, or reads another query's topics.
     """
     try:
         checkpoint = Checkpoint.of(settings, query)
@@ -220,7 +220,7 @@ def _has_state(checkpoint: Checkpoint, batch_settings: dict[str, Any]) -> bool:
 
 
 def _moved(checkpoint: Checkpoint) -> str:
-    """Spark notes where the schema of a state of transformWithState is, as a whole path, and looks there."""
+    """The problem of a moved checkpoint: Spark stores the absolute path of a transformWithState schema; or empty."""
     if not isinstance(checkpoint.files, fs.LocalFileSystem):
         return ""
     noted = (Path(checkpoint.path) / "state").glob("*/_metadata/v2/[0-9]*")
@@ -232,7 +232,7 @@ def _moved(checkpoint: Checkpoint) -> str:
 
 
 def _foreign(settings: Settings, query: str, offset: dict[str, Any]) -> str:
-    """Whose it is, if not this query's: Kafka's offsets name topics."""
+    """The problem of another query's checkpoint, recognised by the topics in its offsets; empty for none."""
     kafka = settings.kafka
     meant = kafka.log_topics(offset) if query == LOG else [kafka.jmx_topic]
     if not offset.keys().isdisjoint(meant):

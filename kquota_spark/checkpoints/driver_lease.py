@@ -1,9 +1,9 @@
-"""One driver at a time, on an object store too: a lease, where there is no file lock.
+"""One driver at a time, also on an object store, which has no file locks: there a lease replaces the lock.
 
-A lease has a number. Who takes it commits the next number to a Delta table without rows. deltalake puts that commit in
-place only where there is none, on every store, so of two drivers one is refused. The holder counts up in a small note,
-its beat. No clocks of two machines are compared: a driver that waits takes over when it has seen the same beat for the
-whole lease time, by its own clock. So nothing grows but by one commit per start.
+A lease has a number. A driver takes it by committing the next number to a Delta table without rows. On every store
+deltalake never replaces a commit, so of two drivers one is refused. The holder counts up in a small note, its beat.
+Clocks of two machines are never compared. A waiting driver takes over when it has seen the same beat for the whole
+lease time, by its own clock. Nothing grows except by one commit per start.
 
 A holder that was paused for longer finds a newer number at its next beat, and ends.
 """
@@ -28,26 +28,26 @@ from kquota_spark.config.roots import local_path
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.process.clock import now_ms
-from kquota_spark.process.notices import say as say_plainly
+from kquota_spark.process.notices import say
 from kquota_spark.store.storage import place_of
 
 if TYPE_CHECKING:
     from types import TracebackType
 
 _BEATS = 6
-"""Beats per lease time: a live holder is recognised after one of them."""
+"""Beats per lease time: a waiting driver recognises a live holder after one of them."""
 _POLL_S = 0.5
 _RELEASE_S = 5.0
 
 
 class StoppedWaitingError(UserError):
-    """The program was asked to end while it waited."""
+    """The program was asked to stop while it waited."""
 
 
 class Beat(msgspec.Struct, frozen=True):
-    """The note of a lease's holder; `count` differs each time.
+    """The note of a lease's holder; each one has a new `count`.
 
-    Its times are epoch ms by the holder's clock, for people: no driver decides by them.
+    Its times are epoch ms by the holder's clock. They are for people: no driver decides by them.
     """
 
     number: int
@@ -69,12 +69,12 @@ class LeaseHolder(NamedTuple):
 
 
 class Sight(Enum):
-    """What an observer knows of a lease."""
+    """The state of a lease for an observer."""
 
     FREE = "free"
     ALIVE = "alive"
     SILENT = "silent"
-    """Held, and neither seen alive nor silent for long enough."""
+    """Held, but neither seen alive nor silent for the lease time yet."""
 
 
 class Watched:
@@ -86,14 +86,14 @@ class Watched:
         self._since_s = 0.0
 
     def sight(self, number: int, beat: Beat | None, now_s: float) -> Sight:
-        """What one more look says.
+        """The state of the lease after one more observation.
 
         Args:
-            number: of the newest lease; 0 if there has never been one.
-            beat: the newest beat, of whichever lease; None for none.
-            now_s: a clock that only goes forward, seconds.
+            number: number of the newest lease; 0 if there has never been one.
+            beat: the newest beat, of any lease; None for none.
+            now_s: a monotonic clock, seconds.
         """
-        # Another one's says nothing: a driver that was paused may have written it late.
+        # A beat of another lease is ignored: a driver that was paused may have written it late.
         own = beat if beat is not None and beat.number == number else None
         if number == 0 or (own is not None and own.is_released):
             return Sight.FREE
@@ -105,15 +105,15 @@ class Watched:
 
 
 class Hold:
-    """The right to be the only driver. A file lock holds it by itself: then number and checks do nothing."""
+    """The right to be the only driver. A file lock needs no checks: then number and checks do nothing."""
 
     number = 0
 
     def check(self) -> None:
-        """Raise what the beats have found; asks no store."""
+        """Raise the problem that a beat has found; does not query the store."""
 
     def require(self) -> None:
-        """Check before something is written; asks the store only if the last beat is old.
+        """Check before something is written; queries the store only if the last beat is old.
 
         Raises:
             UserError: another driver has a newer lease, or the store does not answer.
@@ -121,7 +121,7 @@ class Hold:
 
 
 class Lease(Hold):
-    """A lease that is held; as a context it beats in a thread, and is released at the end."""
+    """A held lease; as a context manager it beats in a thread, and releases the lease at the end."""
 
     def __init__(self, table: LeaseTable, name: str, number: int, settings: Settings, root: str) -> None:
         self._table, self._name, self.number = table, name, number
@@ -134,7 +134,7 @@ class Lease(Hold):
         self._thread = threading.Thread(target=self._beat_on, name=f"lease-{name}", daemon=True)
 
     def beat(self, *, is_released: bool = False) -> None:
-        """Look whether the lease is still the newest, and say that its holder lives.
+        """Check that the lease is still the newest, and write a note that its holder is alive.
 
         Raises:
             UserError: another driver has a newer one, or the store does not answer.
@@ -158,7 +158,7 @@ class Lease(Hold):
             self._beaten_s = time.monotonic()
 
     def check(self) -> None:
-        """Raise what the beats have found."""
+        """Raise the problem that a beat has found."""
         if self._problem is not None:
             raise self._problem
 
@@ -177,7 +177,7 @@ class Lease(Hold):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._is_ended.set()
-        # A store that does not answer must not keep the program from its end: the next driver then waits.
+        # A store that does not answer must not prevent the program's end; then the next driver has to wait.
         releasing = threading.Thread(target=self._release, daemon=True)
         releasing.start()
         releasing.join(_RELEASE_S)
@@ -188,7 +188,7 @@ class Lease(Hold):
 
     def _beat_on(self) -> None:
         while self._problem is None and not self._is_ended.wait(self._lease_s / _BEATS):
-            # A store that does not answer is asked again. A newer lease is noted in `_problem`.
+            # A store that does not answer is queried again. A newer lease is kept in `_problem`.
             with suppress(UserError):
                 self.beat()
 
@@ -210,20 +210,20 @@ def taken_lease(
     name: str,
     in_use: str,
     *,
-    say: Callable[[str], None],
+    notice: Callable[[str], None],
     is_stopped: Callable[[float], bool],
     clock_s: Callable[[], float] = time.monotonic,
 ) -> Lease:
     """Take a lease, or wait until its holder has been silent for the lease time.
 
     Args:
-        settings: how to reach the store, and the lease time.
-        root: path or URI below which the leases are.
-        name: of the lease.
-        in_use: what the error says, with `{where}` and `{pid}`.
-        say: takes a line if it has to wait.
-        is_stopped: sleeps for some seconds; true if the program was asked to end.
-        clock_s: only goes forward, seconds.
+        settings: access to the store, and the lease time.
+        root: path or URI of the folder with the leases.
+        name: name of the lease.
+        in_use: text of the error, with `{where}` and `{pid}`.
+        notice: takes one line for the user if it has to wait.
+        is_stopped: sleeps for the given seconds; returns true if the program was asked to stop.
+        clock_s: a monotonic clock, seconds.
 
     Raises:
         UserError: another driver holds it, or the store does not answer.
@@ -243,18 +243,18 @@ def taken_lease(
         if not is_said:
             is_said = True
             seconds = f"{settings.stream.lease_time / 1_000:g} s"
-            say(f"{root}: waiting up to {seconds} for a sign of life of its driver (pid {holder})")
+            notice(f"{root}: waiting up to {seconds} for a sign of life of its driver (pid {holder})")
         if is_stopped(_POLL_S):
             raise StoppedWaitingError(f"{root}: stopped while waiting for another driver")
 
 
 def lease_holder(settings: Settings, root: str, name: str) -> LeaseHolder | None:
-    """Read who took a lease last, without waiting; None if it was never taken, as on a local disk.
+    """The last holder of a lease, without waiting; None if it was never taken, and on a local disk.
 
     Args:
-        settings: how to reach the store.
-        root: path or URI below which the leases are.
-        name: of the lease.
+        settings: access to the store.
+        root: path or URI of the folder with the leases.
+        name: name of the lease.
 
     Raises:
         UserError: the store does not answer.
@@ -290,25 +290,25 @@ def only_driver(
     name: str,
     in_use: str = IN_USE,
     *,
-    say: Callable[[str], None] = say_plainly,
+    notice: Callable[[str], None] = say,
     is_stopped: Callable[[float], bool] = _asleep,
 ) -> Iterator[Hold]:
     """Be the only driver of a set of queries: by the file lock on a local disk, by a lease on an object store.
 
     Args:
-        settings: how to reach the store, and the lease time.
-        root: path or URI below which lock and lease are.
-        name: which queries; drivers of other queries may share the root.
-        in_use: what the error says, with `{where}` and `{pid}`.
-        say: takes a line if it has to wait.
-        is_stopped: sleeps for some seconds; true if the program was asked to end.
+        settings: access to the store, and the lease time.
+        root: path or URI of the folder with lock and lease.
+        name: name of the set of queries; drivers of other queries may share the root.
+        in_use: text of the error, with `{where}` and `{pid}`.
+        notice: takes one line for the user if it has to wait.
+        is_stopped: sleeps for the given seconds; returns true if the program was asked to stop.
 
     Raises:
-        UserError: another driver is at work, or the place cannot be written.
+        UserError: another driver is running, or the folder cannot be written.
     """
     with ExitStack() as stack:
         if local_path(root) is None:
-            lease = taken_lease(settings, root, name, in_use, say=say, is_stopped=is_stopped)
+            lease = taken_lease(settings, root, name, in_use, notice=notice, is_stopped=is_stopped)
             yield stack.enter_context(lease)
         else:
             stack.enter_context(driver_lock(root, name, in_use))

@@ -1,4 +1,4 @@
-"""One driver a checkpoint: a lock that the operating system takes back when the process dies."""
+"""One driver per checkpoint: a lock that the operating system releases when the process dies."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from kquota_spark.store.storage import local_place_of
 LOCK_NAME = "driver.lock"
 _STOP_IT = "stop it first, or give checkpoints: another path"
 IN_USE = f"checkpoints {{where}} are in use by another driver (pid {{pid}}): {_STOP_IT}"
-"""What a driver is told that comes second."""
+"""Error for the second driver."""
 
 
 @contextmanager
 def driver_lock(checkpoints: str, name: str, in_use: str = IN_USE) -> Iterator[None]:
-    """Hold the lock of a set of queries; the file says which process has it, for `kill`.
+    """Hold the lock of a set of queries; its file contains the id of the holding process, for `kill`.
 
     An object store has no locks: see `checkpoints.driver_lease`.
 
     Args:
         checkpoints: root of the checkpoints.
-        name: which queries; drivers of other queries may share the root.
-        in_use: what the error says, with `{where}` and `{pid}`.
+        name: name of the set of queries; drivers of other queries may share the root.
+        in_use: text of the error, with `{where}` and `{pid}`.
 
     Raises:
-        UserError: another driver has it, or the folder cannot be written.
+        UserError: another driver holds it, or the folder cannot be written.
     """
     lock = _place(checkpoints, name)
     if lock is None:
@@ -52,7 +52,7 @@ def _place(checkpoints: str, name: str) -> Path | None:
 
 def _locked(path: Path, stack: ExitStack) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Without a buffer: what cannot be written is said here, not when the file is closed.
+    # Unbuffered: a failed write raises here, not when the file is closed.
     file = stack.enter_context(path.open("ab+", buffering=0))
     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     file.truncate(0)
@@ -60,7 +60,7 @@ def _locked(path: Path, stack: ExitStack) -> None:
 
 
 def driver_pid(checkpoints: str, name: str) -> int | None:
-    """The process that holds or last held the lock."""
+    """The id of the process that holds or last held the lock; None if unknown."""
     lock = _place(checkpoints, name)
     if lock is None:
         return None

@@ -1,4 +1,4 @@
-"""Loads what workers judge by from the tables: read anew when files have changed, and else kept from task to task."""
+"""Loads the data that workers judge by from the tables, and keeps it between tasks until files change."""
 
 from __future__ import annotations
 
@@ -44,18 +44,18 @@ _KEYS = (*(key.value for key in QuotaKey), IP_QUOTA_KEY)
 _COMPARED = ("entity", "valid_from", "valid_to", "certain_from", "version", *_KEYS)
 _KEPT_MS = 600_000
 _GAPS_KEPT_MS = 86_400_000
-"""Much longer than any ring holds samples."""
+"""How long gaps are kept before the first open second, ms: much longer than any ring holds samples."""
 COLUMNS = ("level", "known_through", *_COMPARED)
-"""What is read of `quota_rules`."""
+"""The columns of `quota_rules` that are read."""
 
 
 class KnownRules:
     """Quotas of users, client ids and addresses over time, and the time up to which they are known.
 
     Attributes:
-        book: those of users and client ids.
-        ips: those of addresses, by the canonical names of their entities.
-        known_through_ms: all edits up to here are known; None if the source never said.
+        book: quotas of users and client ids.
+        ips: limits of addresses, by the canonical names of their entities.
+        known_through_ms: all edits up to this time are known, epoch ms; None if no source recorded one.
     """
 
     def __init__(self) -> None:
@@ -64,9 +64,9 @@ class KnownRules:
         self._read: pa.Table | None = None
 
     def take_rules(self, rows: pa.Table, open_from_ms: int = 0) -> bool:
-        """Take over all rows but the source's own; whether they differ from those of before.
+        """Replace the rules by those of `rows`, without the rows of sources; return whether they changed.
 
-        What ended long before `open_from_ms` is left out: the edits of years would fill the memory.
+        Rules that ended long before `open_from_ms` are left out: the edits of years would fill the memory.
         """
         valid_to = pc.field("valid_to")
         earliest = pa.scalar((open_from_ms - _KEPT_MS) * 1_000, pa.timestamp("us", tz="UTC"))
@@ -101,7 +101,7 @@ class KnownRules:
 
 
 def _changed_entities(before: pa.Table, after: pa.Table) -> list[str]:
-    """Entities with a row that only one of the tables has."""
+    """Entities with a row that is in only one of the tables."""
     old, new = _texts(before), _texts(after)
     gone = before["entity"].filter(pc.invert(pc.is_in(old, value_set=new)))
     come = after["entity"].filter(pc.invert(pc.is_in(new, value_set=old)))
@@ -110,7 +110,7 @@ def _changed_entities(before: pa.Table, after: pa.Table) -> list[str]:
 
 
 def _texts(rules: pa.Table) -> Any:
-    """Each row as one text."""
+    """Each row as a single text, for comparison."""
     columns = [
         column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column for column in rules.columns
     ]
@@ -123,20 +123,20 @@ Row = dict[str, Any]
 
 @dataclass
 class _Watched:
-    """The rows of this cluster in one table, those of `known_through` apart; times in epoch ms."""
+    """The rows of this cluster in one table, without those of sources; times in epoch ms."""
 
     settings: Settings
     name: str
     table: DeltaTable | None = None
     asked: int | None = None
-    """The version that was asked for last."""
+    """The pinned version that was read last; None for the newest."""
     paths: frozenset[str] = frozenset()
     rows: list[Row] = field(default_factory=list)
     edition: int = 0
-    """Grows when `rows` change."""
+    """Increases when `rows` change."""
 
     def look(self, at: Pinned | None) -> None:
-        """Take over what is new as of then, None for now; without such a table `table` is None.
+        """Read the pinned version, or the newest for None; if the table does not exist, `table` is None.
 
         Raises:
             UserError: it cannot be read.
@@ -155,7 +155,7 @@ class _Watched:
 
     def _at(self, version: int | None) -> DeltaTable:
         if version is not None:
-            # The files of an old version may be gone: of a micro-batch that runs again after the job stood for long.
+            # The files of an old version may be removed, if a micro-batch runs again after a long stop of the job.
             with suppress(UserError), delta_errors(self.name):
                 table = self.table or delta_table(self.settings, self.name, version)
                 table.load_as_version(version)
@@ -174,7 +174,7 @@ class _Watched:
             self.paths = others
 
     def _differs(self, table: DeltaTable) -> bool:
-        """Take over all rows; whether they differ from those of before."""
+        """Read all rows; return whether they changed."""
         before, self.rows = self.rows, rows_in_ms(self._read(table, []))
         return self.rows != before
 
@@ -187,20 +187,20 @@ class _Watched:
 
 @dataclass
 class _WatchedOpen(_Watched):
-    """The same without the rows that no open second needs: those of years would fill the memory."""
+    """A watched table without the rows that no open second needs: those of years would fill the memory."""
 
     open_from_ms: int = 0
 
     def look(self, at: Pinned | None) -> None:
         before_ms, self.open_from_ms = self.open_from_ms, at.open_from_ms if at else 0
-        if self.open_from_ms < before_ms:  # rows that were left out are wanted again
+        if self.open_from_ms < before_ms:  # rows that were left out are needed again
             self.asked, self.paths = None, frozenset()
         super().look(at)
 
 
 @dataclass
 class WatchedGaps(_WatchedOpen):
-    """The gaps after which a ring may still miss samples, and how each log began."""
+    """The gaps after which a ring may still miss samples, and the rows about how each log began."""
 
     def _differs(self, table: DeltaTable) -> bool:
         earliest = datetime.fromtimestamp(max(self.open_from_ms - _GAPS_KEPT_MS, 0) / 1_000, UTC)
@@ -213,7 +213,7 @@ class WatchedGaps(_WatchedOpen):
 
 @dataclass
 class _WatchedRules(_WatchedOpen):
-    """The same of `quota_rules`: 100,000 rules are too many to be read row by row at every edit."""
+    """The rows of `quota_rules` as columns: 100,000 rules are too many to read row by row at every edit."""
 
     known: KnownRules = field(default_factory=KnownRules)
 
@@ -230,7 +230,7 @@ WatchedT = TypeVar("WatchedT", bound=_Watched)
 
 
 class _Loader:
-    """What `KnownLoader` and `LimitsLoader` share: tables that outlive a task, because a worker serves many."""
+    """Base of `KnownLoader` and `LimitsLoader`: tables that outlive a task, because a worker serves many tasks."""
 
     _opened: ClassVar[tuple[Settings, dict[str, _Watched]] | None] = None
     _made: ClassVar[dict[str, tuple[object, Any]]] = {}
@@ -247,7 +247,7 @@ class _Loader:
         return rules
 
     def _looked(self, kind: type[WatchedT], name: str) -> WatchedT:
-        """A table, with what is new in it."""
+        """A table, updated to the version to judge by."""
         if _Loader._opened is None or _Loader._opened[0] != self._settings:
             _Loader._opened = self._settings, {}
             _Loader._made.clear()
@@ -256,7 +256,7 @@ class _Loader:
         return cast(WatchedT, watched)
 
     def _kept(self, what: str, made_from: Iterable[_Watched], make: Callable[[], Any]) -> Any:
-        """What was made of these tables; made again when one of them has changed."""
+        """The result of `make` for these tables, kept until one of them changes."""
         editions = tuple(watched.edition for watched in made_from)
         kept = _Loader._made.get(what)
         if kept is None or kept[0] != editions:
@@ -265,10 +265,10 @@ class _Loader:
 
 
 class KnownLoader(_Loader):
-    """Loads what a worker of the query of the log judges by."""
+    """Loads the data that a worker of the query of the log judges by."""
 
     def __call__(self) -> Known:
-        """The present state of the tables.
+        """The data from the pinned versions of the tables, else the newest.
 
         Raises:
             UserError: a table cannot be read, or there is no such callback.
@@ -305,10 +305,10 @@ class KnownLoader(_Loader):
 
 
 class LimitsLoader(_Loader):
-    """Loads by what a worker looks up the limits of buckets whose tags are known."""
+    """Loads the limits for a worker that judges buckets with known tags."""
 
     def __call__(self) -> Limits:
-        """The present state of the tables.
+        """The limits from the pinned versions of the tables, else the newest.
 
         Raises:
             UserError: `quota_rules` cannot be read.
@@ -318,18 +318,18 @@ class LimitsLoader(_Loader):
         return Limits(governor, rules.known.ips, rules.known.known_through_ms)
 
     def _governor(self, book: RuleBook) -> RuleGovernor:
-        # With a callback the limits are its own, and nobody can ask it for a bucket. It has no say in those of ips.
+        # A callback has its own limits, which cannot be queried for a bucket. It does not decide those of ips.
         has_callback = bool(self._settings.quotas.callback)
         return RuleGovernor(RuleBook() if has_callback else book, static_defaults(self._settings))
 
 
 def begun_brokers(rows: Iterable[Row]) -> frozenset[int]:
-    """Brokers of which rows of `log_gaps` say how their logs begin."""
+    """Brokers with a row in `log_gaps` about how their logs begin."""
     return frozenset(row["broker_id"] for row in rows if row["reason"] in (MID_STREAM, BROKER_START))
 
 
 def gaps_by_broker(rows: Iterable[Row]) -> dict[int, list[Gap]]:
-    """Rows of `log_gaps` that make verdicts uncertain; the controller may be any of the brokers."""
+    """Gaps of `log_gaps` that make verdicts uncertain, by broker; any broker may be the controller."""
     found: dict[int, list[Gap]] = {}
     for row in rows:
         if row["reason"] != BROKER_START:

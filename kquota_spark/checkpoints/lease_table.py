@@ -1,4 +1,4 @@
-"""Numbers of leases, in a Delta table without rows: of two that take the same number, one is refused, on any store."""
+"""Numbers of leases, in a Delta table without rows: if two drivers take the same number, any store refuses one."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ from kquota_spark.store.storage import OvertakenError, committed, delta_errors, 
 
 _SCHEMA = pa.schema([pa.field("name", pa.string())])
 _PROPERTIES = {"delta.checkpointInterval": "10", "delta.logRetentionDuration": "interval 1 days"}
-"""One commit per start, so the log of a job that a scheduler starts each minute stays at some 1,500 entries.
+"""Properties that keep the log short: about 1,500 entries for a job that a scheduler starts every minute.
 
-deltalake reads all entries since the last checkpoint to find a number, hence the short interval.
+Each start makes one commit. deltalake reads all entries since the last checkpoint to find a number, hence the short
+interval.
 """
 _ATTEMPTS = 5
 
 
 class LeaseTable:
-    """The newest number of each lease at one place; the table is made when the first one is taken."""
+    """The newest number of each lease in one folder; the table is created when the first lease is taken."""
 
     def __init__(self, settings: Settings, place: str) -> None:
         self._storage, self._place = storage_options(settings), place
         self._table: DeltaTable | None = None
         self._read: tuple[int, dict[str, int]] = (-1, {})
-        """A version of the table, and the numbers that were read of it."""
+        """A version of the table, and the numbers that were read from it."""
 
     def number(self, name: str) -> int:
         """The newest number of a lease; 0 if it was never taken.
@@ -33,7 +34,7 @@ class LeaseTable:
         Raises:
             UserError: the store does not answer.
         """
-        # Opened anew after an error: the log may have been cleaned since.
+        # Opened again after an error: the log may have been cleaned since.
         known, self._table = self._table, None
         with delta_errors(f"{self._place}: cannot be read"):
             if known is not None:
@@ -45,7 +46,7 @@ class LeaseTable:
         return found
 
     def _number_in(self, table: DeltaTable, name: str) -> int:
-        # deltalake asks for each entry of the log since its last checkpoint: once per version is enough.
+        # deltalake requests each entry of the log since its last checkpoint: once per version is enough.
         version = table.version()
         if self._read[0] != version:
             self._read = (version, {})
@@ -55,11 +56,11 @@ class LeaseTable:
         return numbers[name]
 
     def take(self, name: str, number: int) -> bool:
-        """Take the number after this one; false if another driver has been faster.
+        """Take the number after this one; return false if another driver was faster.
 
         Args:
-            name: of the lease.
-            number: the newest, as `number` has just read it.
+            name: name of the lease.
+            number: the newest number, as the method `number` has just read it.
 
         Raises:
             UserError: the store does not answer.
@@ -70,7 +71,7 @@ class LeaseTable:
                 table = self._opened()
                 if self._number_in(table, name) != number:
                     return False
-                # Of the version that was read: a commit of the same name since then is a conflict.
+                # Based on the version that was read: a commit of the same name since then is a conflict.
                 table.create_write_transaction(
                     [], mode="append", schema=_SCHEMA, partition_by=[], commit_properties=properties
                 )

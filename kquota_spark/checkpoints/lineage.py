@@ -1,13 +1,13 @@
-"""A query whose checkpoint is lost goes on under a new lineage: what its tables hold already is left out.
+"""Continues a query with a lost checkpoint under a new lineage, without the rows that its tables already hold.
 
-Spark numbers the micro-batches of a new checkpoint from 0 again; Delta knows them by the checkpoint's own id, so
-none is taken for one of before. The overlap is removed by the place of the events. The query of the log reads the topic
-again from `WARM_UP_MS` before the newest second that was measured: that warms the rings up. It leaves out offsets that
-`requests` has, and seconds that `usage` and `decisions` have; violations are made anew. The query of JMX goes on behind
-the newest offsets that `jmx_samples` has.
+Spark numbers the micro-batches of a new checkpoint from 0 again. Delta identifies them by the checkpoint's own id, so
+none is confused with an earlier one. The overlap is removed by the offsets and times of the events. The query of the
+log reads the topic again from `WARM_UP_MS` before the newest measured second, to warm up the rings. It leaves out
+offsets that `requests` holds, and seconds that `usage` and `decisions` hold. Violations are computed again. The JMX
+query continues after the newest offsets in `jmx_samples`.
 
-What was in flight when the checkpoint was lost is exact under two conditions: the topic still holds that time, and no
-bucket was in use without a pause for so long.
+Events in flight when the checkpoint was lost get exact results under two conditions. The topic still holds the time of
+the warm-up, and no bucket was in use without a pause for that long.
 """
 
 from __future__ import annotations
@@ -49,21 +49,21 @@ select topic, "partition", max(kafka_offset) + 1 from jmx_samples where cluster_
 """
 
 Offsets = Mapping[str, Mapping[str, int]]
-"""By topic and partition."""
+"""Offsets by topic and partition."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """Where a query begins, and what the tables hold that it may come to again.
+    """The start of a query, and the rows that its tables already hold of what it will read again.
 
     Attributes:
-        offsets: where it begins to read; empty for the beginning of the topics.
-        read_below: `requests` has the lines below these offsets.
+        offsets: offsets to start reading at; empty for the beginning of the topics.
+        read_below: `requests` holds the lines below these offsets.
         measured_ms: the newest second of `usage`, epoch ms; -1 for none.
-        decided_ms: the newest second of `decisions`, by broker.
+        decided_ms: the newest second of `decisions`, by broker, epoch ms.
         state_form: see `schema.columns.STATE_FORM`.
-        tables: the id of `decisions`. The checkpoint belongs to tables with this id; empty: to any.
-        state_shards: into how many values the state is divided; 0 for a query without state.
+        tables: the id of the table `decisions` that the checkpoint belongs to; empty for any.
+        state_shards: number of values into which the state is divided; 0 for a query without state.
     """
 
     offsets: Offsets = field(default_factory=dict)
@@ -75,7 +75,7 @@ class Lineage:
     state_shards: int = 0
 
     def only_unread(self, requests: pa.RecordBatch) -> pa.RecordBatch:
-        """Lines that the table does not have yet."""
+        """The lines that `requests` does not hold yet."""
         if not self.read_below:
             return requests
         places = zip(
@@ -88,13 +88,13 @@ class Lineage:
         return requests.filter(pa.array(is_new, pa.bool_()))
 
     def only_unmeasured(self, usage: pa.RecordBatch) -> pa.RecordBatch:
-        """Seconds that the table does not have yet."""
+        """The seconds that `usage` does not hold yet."""
         if self.measured_ms < 0:
             return usage
         return usage.filter(pc.greater(_in_ms(usage["second"]), pa.scalar(self.measured_ms)))
 
     def only_undecided(self, decisions: pa.RecordBatch) -> pa.RecordBatch:
-        """Seconds that the table does not have yet."""
+        """The seconds that `decisions` does not hold yet."""
         if not self.decided_ms:
             return decisions
         through_ms = [self.decided_ms.get(str(broker), -1) for broker in decisions["broker_id"].to_pylist()]
@@ -106,10 +106,10 @@ def _in_ms(seconds: Any) -> Any:
 
 
 def stored_lineage(settings: Settings, name: str = LOG) -> Lineage:
-    """The lineage of a query; that of an ordinary checkpoint begins with the source.
+    """The lineage of a query; without a note, one that begins at the start of the source.
 
-    A damaged one is made anew of what the tables hold now. Nothing is written twice by that: what was committed is left
-    out, as with the damaged one.
+    A damaged note is replaced by a lineage from the present tables. That writes nothing twice, because committed rows
+    are left out as before.
 
     Raises:
         UserError: the file cannot be read or written.
@@ -125,13 +125,15 @@ def stored_lineage(settings: Settings, name: str = LOG) -> Lineage:
 
 
 def require_lineage(settings: Settings, queries: Sequence[str], *, is_new: bool) -> list[str]:
-    """Check every query's checkpoint; with `is_new`, note for those that lost theirs where they begin.
+    """Check every query's checkpoint, and write a new lineage for each query without one.
+
+    If the tables of such a query have rows, its checkpoint is lost. It may then begin anew only with `is_new`.
 
     Returns:
-        Queries that begin anew.
+        Queries that continue under a new lineage.
 
     Raises:
-        UserError: a checkpoint is damaged or foreign, or missing while its tables have rows.
+        UserError: a checkpoint is damaged or foreign, or it is missing while its tables have rows.
     """
     begun = []
     for name in queries:
@@ -148,7 +150,7 @@ def require_lineage(settings: Settings, queries: Sequence[str], *, is_new: bool)
 
 
 def _begun(settings: Settings, name: str) -> Lineage:
-    """A new lineage, noted. Where the tables were begun anew as well, nothing of before is to be left out."""
+    """Write and return a new lineage; if the tables are empty as well, it leaves nothing out."""
     found = Lineage()
     if _filled(settings, name) is not None:
         found = _of_log(settings) if name == LOG else _of_jmx(settings)
@@ -205,7 +207,7 @@ def _tables_id(settings: Settings) -> str:
 
 
 def _of_jmx(settings: Settings) -> Lineage:
-    """Behind the newest offset of each partition: a sample is judged by itself."""
+    """A lineage after the newest offset of each partition: each sample is judged by itself."""
     offsets: dict[str, dict[str, int]] = {}
     rows = query(settings, [JMX_SAMPLES.name], _JMX_OFFSETS, [settings.cluster_id]).rows
     for topic, partition, after_last in rows:

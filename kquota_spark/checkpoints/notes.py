@@ -1,4 +1,4 @@
-"""Small files beside the checkpoints: always the old one or the new one, also after a crash or on a full disk."""
+"""Small files beside the checkpoints: each is always whole, old or new, also after a crash or on a full disk."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from kquota_spark.store.storage import file_system
 
 
 def write_note(settings: Settings, path: str, data: bytes) -> None:
-    """Replace a note, and make its folder if it is not there.
+    """Replace a note, and create its folder if it is missing.
 
     Raises:
-        UserError: it cannot be written; the old one is as it was.
+        UserError: it cannot be written; the old note is unchanged.
     """
     try:
         put_whole(settings, path, data)
@@ -25,14 +25,14 @@ def write_note(settings: Settings, path: str, data: bytes) -> None:
 
 
 def put_whole(settings: Settings, path: str, data: bytes) -> None:
-    """Replace a file, local or in an object store, as a whole; make its folder if it is not there.
+    """Replace a file as a whole, local or in an object store, and create its folder if it is missing.
 
     Raises:
-        OSError: it cannot be written; the old one is as it was.
+        OSError: it cannot be written; the old file is unchanged.
     """
     local = local_path(path)
     if local is None:
-        # An object is there when it has been written to its end.
+        # An object appears only when it has been written completely.
         files, place = file_system(settings, path)
         with files.open_output_stream(place) as stream:
             stream.write(data)
@@ -42,7 +42,7 @@ def put_whole(settings: Settings, path: str, data: bytes) -> None:
 
 
 def read_note(settings: Settings, path: str) -> bytes | None:
-    """What a note says; None where there is none.
+    """The content of a note; None if it does not exist.
 
     Raises:
         UserError: it cannot be read.

@@ -1,8 +1,7 @@
-"""Which versions of the tables a micro-batch judges by: all its tasks by the same, and a retry by the same again.
+"""The versions of the tables that a micro-batch judges by: the same for all its tasks, and for a retry.
 
-The driver picks them when the micro-batch begins and sends them along with its tasks. A note beside the checkpoint
-keeps them for a retry after a crash: rows that were committed before it and rows that are still to come then follow
-from the same quotas.
+The driver picks them when the micro-batch begins and sends them with its tasks. A note beside the checkpoint keeps
+them for a retry after a crash. Rows committed before the crash and after it then use the same quotas.
 """
 
 from __future__ import annotations
@@ -31,15 +30,15 @@ _PROPERTY = "kquota.pinned"
 _TABLES = (QUOTA_RULES.name, PARTITION_LEADERS.name, BROKER_CONFIGS.name, LOG_GAPS.name)
 
 Versions = dict[str, int]
-"""By table; a table that is not there is left out."""
+"""Versions by table; a table that does not exist is left out."""
 
 
 class Pinned(NamedTuple):
-    """What the tasks of a micro-batch judge by."""
+    """The data that the tasks of a micro-batch judge by."""
 
     versions: Versions
     open_from_ms: int
-    """Every second before is closed: rules that ended before are not needed."""
+    """Start of the open seconds, epoch ms: rules that ended earlier are not needed."""
 
 
 class _Noted(NamedTuple):
@@ -48,7 +47,7 @@ class _Noted(NamedTuple):
 
 
 class Pins:
-    """On the driver: picks the versions for the micro-batches of one query."""
+    """Picks, on the driver, the versions for the micro-batches of one query."""
 
     def __init__(self, settings: Settings, query: str) -> None:
         self._settings = settings
@@ -59,7 +58,7 @@ class Pins:
 
     def pin(self, context: SparkContext, batch: MicroBatch) -> None:
         """Send the versions with the tasks that this thread starts next."""
-        if self._is_first:  # only then may it be one that has been begun before
+        if self._is_first:  # only the first one may have been begun by an earlier run
             self._is_first, noted = False, self._noted()
         else:
             noted = None
@@ -86,7 +85,7 @@ class Pins:
 
 
 def pinned() -> Pinned | None:
-    """On a worker: what its micro-batch judges by; None outside of one."""
+    """The data that the micro-batch of this worker judges by; None outside a micro-batch."""
     from pyspark import TaskContext
 
     context = TaskContext.get()

@@ -1,9 +1,9 @@
-"""Which run of the job works at a query: the one that started last, wherever it runs.
+"""Decides which run of the job may process a query: the one that started last, on any machine.
 
-The driver lock holds on one machine or shared file system, and a lease only if its holder beats. A driver may wake up
-after another one has taken its place: from a frozen host, or behind a cut network. Each run leaves a note of its own
-beside the checkpoint, and ends when it finds that of a later one. What two runs commit before that is refused by
-`store.commits`.
+The driver lock works on one machine or a shared file system, and a lease only while its holder beats. A driver on a
+frozen host or behind a cut network may resume after another one has taken its place. So each run writes a note beside
+the checkpoint, and ends when it finds the note of a later run. `store.commits` refuses double commits of two runs
+before that.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class _Noted(msgspec.Struct):
     pid: int
     started_ms: int
     lease: int = 0
-    """Number of the lease that the run had; 0 under a file lock."""
+    """Number of the run's lease; 0 under a file lock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +47,13 @@ class Run:
         """Check that no other run has started since.
 
         Raises:
-            UserError: one has, or the note cannot be read.
+            UserError: another run has started, or the note cannot be read.
         """
         self.hold.require()
         path = _path(self.settings, self.query)
-        with suppress(msgspec.DecodeError):  # without a readable note nobody is known to have started
+        with suppress(msgspec.DecodeError):  # a damaged note proves no later start
             noted = msgspec.json.decode(read_note(self.settings, path) or b"", type=_Noted)
-            # One that was paused before it wrote its note may replace that of its successor.
+            # A run that was paused before it wrote its note may replace the note of its successor.
             if noted.run_id != self.run_id and noted.lease >= self.hold.number:
                 raise UserError(
                     f"checkpoint {place_of(self.settings.checkpoints, self.query)}: another driver took it over at "
@@ -63,12 +63,12 @@ class Run:
 
 
 def begun_run(settings: Settings, query: str, hold: Hold | None = None) -> Run:
-    """A new run of a query, noted in place of the one before, which ends at its next micro-batch.
+    """Begin a run of a query. Its note replaces that of the earlier run, which ends at its next micro-batch.
 
     Args:
         settings: where the checkpoints are.
-        query: which.
-        hold: the right to run it; None for a file lock, which needs no more checks.
+        query: name of the query.
+        hold: the right to run it; None for a file lock, which needs no further checks.
 
     Raises:
         UserError: the note cannot be written.

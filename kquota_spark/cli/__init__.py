@@ -1,6 +1,6 @@
-"""The `kquota` command: a room for each heading of its help; no command here imports Spark.
+"""The `kquota` command; no command here imports Spark.
 
-Rooms, in reading order: text, chosen, enforce, resolve, judge, quotas, look, run, top.
+The folders `text` and `chosen` are shared. Each of the other folders contains the commands of one topic.
 
 In reading order: command_groups, exit_codes, settings_file, options, near_names, question, completion, door, main.
 """

@@ -1,12 +1,12 @@
-"""Every command: under which heading `kquota --help` names it, and which module has it.
+"""All commands: the heading of each in `kquota --help`, and the module that contains it.
 
-A command is one file below `kquota_spark/cli`, which registers itself by a literal:
+A command is one file below `kquota_spark/cli`. It registers itself with a literal:
 
     COMMANDS = {
-        "violations": ("look", "episodes of buckets above their limit"),
+        "replay": ("judge", "judge request-log files without Spark, and compare with the broker"),
     }
 
-That is its name, its heading and its line of help. A command imports its own module alone.
+The literal contains the name, the heading and the line of help. A command imports only its own module.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _BEGINNINGS = (
     "kquota help COMMAND      what a command does, with its options",
     "kquota help              the pages of the documentation, first of all tutorial",
     "kquota --help            every command with a line about it",
-    "kquota replay --sample   a first try without Kafka, Spark and Java",
+    "kquota try               a recorded broker, in ten seconds, without Kafka, Spark and Java",
 )
 
 
@@ -37,24 +37,25 @@ class Command(NamedTuple):
 
     name: str
     module: str
-    """Of `kquota_spark.cli`; its `add_commands` adds this command, and any other one that it has."""
+    """Below `kquota_spark.cli`. Its `add_commands` adds this command and any other commands of the module."""
     about: str
 
 
 _HEADINGS = ("look", "quotas", "judge", "run", "enforce", "cluster")
 _ORDER = (
-    "status", "top", "timeline", "violations", "decisions", "usage", "report", "tables", "serve", "exporter",
+    "try", "status", "top", "throttled", "timeline", "violations", "decisions", "usage", "report", "tables", "serve",
+    "exporter",
     "resolve", "explain", "tree", "describe", "alter", "import", "export", "diff", "drift", "kfk", "context",
     "agreement", "findings", "doctor", "replay", "whatif",
     "audit", "ship", "collect", "watch", "notify", "backfill", "restate", "maintain", "help", "completion",
     "enforce", "override", "exempt", "freeze", "unfreeze", "quotas", "cluster", "demo",
 )  # fmt: skip
-"""Which come first below their headings; others follow by name."""
+"""The order of the commands below their headings; other commands follow by name."""
 _BEGINS, _ENDS = b"\nCOMMANDS = ", b"\n}\n"
 
 
 def _found() -> Iterator[tuple[str, Command]]:
-    """The commands of all files with their headings. The files are read and not imported, which would take a second."""
+    """Headings and commands of all files. Reads the files without importing them, which would take a second."""
     for folder, _, names in os.walk(_HERE):
         for name in names:
             if not name.endswith(".py"):
@@ -81,7 +82,7 @@ def _groups() -> dict[str, tuple[Command, ...]]:
 
 
 GROUPS = _groups()
-"""In the order in which they are named; each command is in one group."""
+"""The commands by heading, in the order of the help. Each command has one heading."""
 
 
 def all_commands() -> list[Command]:
@@ -101,7 +102,7 @@ class Commands(_Added):
     def add_parser(
         self, name: str, *, description: str | None = "{about}", **options: Any
     ) -> argparse.ArgumentParser:
-        """A command; its own help says the description, with `{about}` for the line of help."""
+        """Add a command. The text of its own help is the description; `{about}` in it becomes the line of help."""
         [about] = [command.about for command in all_commands() if command.name == name]
         whole = description and description.replace("{about}", about)
         return super().add_parser(name, help=about, description=whole, **options)
@@ -113,7 +114,7 @@ def module_of(name: str) -> str | None:
 
 
 def overview() -> str:
-    """The names of all commands under their headings, and where to begin; it fits a small terminal."""
+    """The names of all commands under their headings, and the first commands to try; it fits a small terminal."""
     columns = min(WIDEST, columns_of())
     lines = ["usage: kquota COMMAND ...", ""]
     for title, commands in GROUPS.items():
@@ -124,7 +125,7 @@ def overview() -> str:
 
 
 def listing() -> str:
-    """The commands under their headings, as wide as the terminal, 100 columns at most."""
+    """The commands with their lines of help under their headings, as wide as the terminal, at most 100 columns."""
     columns = min(WIDEST, columns_of())
     lines: list[str] = []
     for title, commands in GROUPS.items():

@@ -1,8 +1,8 @@
-"""`kquota completion`: a script for bash, zsh or fish, and what it asks for: commands, options, choices and names.
+"""`kquota completion`: a script for bash, zsh or fish, and its completions: commands, options, choices and names.
 
-Where a user, a client id or a saved context may stand, those that are known are offered. They are names that somebody
-else chose: what is not printable is left out, the rest is quoted for the shell by argcomplete. Settings are read only
-from a file that the line names with --config.
+A user, a client id or a saved context is completed from the known names. Other people chose these names, so names that
+are not printable are left out, and argcomplete quotes the rest for the shell. Settings are read only from a file that
+the command line names with --config.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ COMMANDS = {
 }
 
 _PATHS = {"FILE", "PATH", "DIR", "DIRECTORY"}
-"""Metavars of arguments that the shell completes with its files."""
+"""Metavars of arguments that take a file; the shell completes them with file names."""
 _MOST_NAMES = 200
 
 
@@ -50,7 +50,11 @@ def run_completion(options: argparse.Namespace) -> int:
 
 
 def complete(parser_for: Callable[[Sequence[str]], argparse.ArgumentParser]) -> None:
-    """Answer the shell that asks through the environment, by the parser that its words need, and end the process."""
+    """Answer the shell's request, which is in environment variables, and end the process.
+
+    Args:
+        parser_for: makes the parser for the words of the command line.
+    """
     import argcomplete
     from argcomplete.completers import FilesCompleter, SuppressCompleter
 
@@ -65,7 +69,7 @@ def complete(parser_for: Callable[[Sequence[str]], argparse.ArgumentParser]) -> 
 
 
 def _words(line: str) -> list[str]:
-    """The words behind `kquota`; a quote that is not closed yet ends with the line."""
+    """The words after `kquota`; an unclosed quote is closed at the end of the line."""
     for end in ("", '"', "'"):
         with contextlib.suppress(ValueError):
             return shlex.split(line + end)[1:]
@@ -81,7 +85,7 @@ def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
 
 
 def _offered(names: Callable[[argparse.Namespace], Iterable[str]]) -> Callable[..., list[str]]:
-    """What argcomplete asks for names; none where they cannot be found out, because nobody reads an error now."""
+    """A completer of names for argcomplete. It returns none after an error, because nobody would read a message."""
 
     def offered(prefix: str, parsed_args: argparse.Namespace, **_: Any) -> list[str]:
         try:
@@ -97,8 +101,8 @@ def _known(options: argparse.Namespace) -> KnownNames:
     from kquota_spark.cli.settings_file import settings_from
     from kquota_spark.enforcement.policies import known_names
 
-    # A line that is not written to its end may lack what the parser would have set, and a command may have no --tables.
-    # conf/kquota.yaml of the working directory may be anybody's: a press of the tab key does not ask for it.
+    # An unfinished command line may lack values that the parser would have set, and a command may have no --tables.
+    # Anybody may have written conf/kquota.yaml of the working directory, so completion does not read it.
     config, tables = (getattr(options, name, None) for name in ("config", "tables"))
     return known_names(settings_from(config, tables, is_quiet=True))
 
@@ -110,7 +114,7 @@ def _contexts(_: argparse.Namespace) -> Iterable[str]:
 
 
 def _entities(options: argparse.Namespace) -> Iterator[str]:
-    """What `--name` takes: a type, and the names of that type that are known."""
+    """Values for `--name`: the types, and the known names of users and client ids."""
     yield from ("user=", "client-id=", "ip=")
     known = _known(options)
     yield from (f"user={name}" for name in known.users)

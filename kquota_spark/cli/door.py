@@ -1,4 +1,4 @@
-"""The door of each program: an error of the user or the machine is one line, a mistake of ours keeps its traceback."""
+"""Errors of every program: one line for an error of the user or the machine, a traceback for a bug of kquota."""
 
 from __future__ import annotations
 
@@ -20,29 +20,37 @@ _LIBRARIES = (
     ("pyspark.errors", "PySparkException"),
     ("py4j.protocol", "Py4JJavaError"),
 )
-"""Where their errors come from; a program that has not imported a library has none of it."""
+"""Modules and base classes of the libraries' errors. Only a program that imports a library can have its errors."""
 _OURS = (TypeError, ValueError, AttributeError, LookupError, AssertionError, NotImplementedError)
-"""What libraries raise of wrong calls is one of these too."""
+"""Errors that mean a bug; libraries raise them for wrong calls."""
 
 
 def through_the_door(program: str, run: Callable[[], int]) -> int:
-    """Run a program and return its exit code: `ERROR` after an error that is a line on standard error."""
+    """Run a program and print errors of the user or the machine on standard error.
+
+    Args:
+        program: the name before each line.
+        run: returns the exit code.
+
+    Returns:
+        The exit code of `run`; `ERROR` after a printed error.
+    """
     try:
         return run()
     except BrokenPipeError:
-        raise  # of standard output: the caller knows what it was writing
+        raise  # standard output was closed: the caller knows what it was writing
     except Exception as error:
         told = line_of(error)
         if told is None:
             raise
-        # Line feeds part the problems of a quota file; all else may be a name that somebody else chose.
+        # Line feeds separate the problems of a quota file. All other characters may come from names that users chose.
         for line in told.split("\n"):
             print(f"{program}: {terminal_text(line)}", file=sys.stderr)
         return ERROR
 
 
 def line_of(error: Exception) -> str | None:
-    """What to tell the user of an error; None if it is a mistake of ours."""
+    """The message for an error of the user or the machine; None for a bug of kquota."""
     from kquota_spark.model.quotas.quota_callback import CallbackError
 
     if isinstance(error, UserError | CallbackError):
@@ -56,14 +64,14 @@ def line_of(error: Exception) -> str | None:
 
 
 def _of_machine(error: OSError) -> str:
-    if error.errno is None:  # of the library of Delta, or of Arrow
+    if error.errno is None:  # raised by the Delta library or by Arrow
         return one_line(error) + _advice(_number_in(one_line(error)))
     where = "" if error.filename is None else f"{error.filename}: "
     return f"{where}{error.strerror}{_advice(error.errno)}"
 
 
 def _is_of_library(error: Exception) -> bool:
-    """Whether a library of ours could not do what it was asked; that our rows have other columns is our mistake."""
+    """Whether a library could not do what it was asked. Columns that differ from the schema are a bug of kquota."""
     if isinstance(error, _OURS) or type(error).__name__ in ("SchemaMismatchError", "AnalysisException"):
         return False
     found = (getattr(sys.modules.get(module), name, None) for module, name in _LIBRARIES)

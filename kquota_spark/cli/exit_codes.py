@@ -1,4 +1,4 @@
-"""The exit codes of all commands: those that every command has, and those that the `CODES` of its module add."""
+"""The exit codes of all commands: the common ones, and those that the `CODES` of a module add."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from kquota_spark.cli.command_groups import module_of
 
 DONE, ERROR, USAGE, REFUSED, NOTHING, STOPPED = 0, 1, 2, 3, 4, 130
 FOUND = 2
-"""What `diff`, `drift`, `doctor` and `status` found. Their usage errors are 1: cron must not take one for a find."""
+"""`diff`, `drift`, `doctor` or `status` found something. Their usage errors are 1, because 2 is a find."""
 
 _ERROR = "an error, in one line on standard error"
 ALL = {DONE: "done", ERROR: _ERROR, USAGE: "a usage error", STOPPED: "stopped with Ctrl-C"}
-"""What a code means where a command has no meaning of its own for it."""
+"""The default meaning of each code. The `CODES` of a command replace single meanings."""
 
 REFUSED_THERE = "an error, or the cluster refused"
 NOTHING_DONE = "nothing was done: --yes is missing, there is nothing to do, or it waits for a person"
 
 
 def own_codes(name: str) -> Mapping[str, Mapping[int, str]]:
-    """What differs from `ALL` in a command and in those below it: the `CODES` of its module."""
+    """The exit codes of a command and its subcommands that differ from `ALL`: the `CODES` of its module."""
     module = module_of(name)
     if module is None:
         return {}
@@ -29,10 +29,10 @@ def own_codes(name: str) -> Mapping[str, Mapping[int, str]]:
 
 
 def codes_of(words: Sequence[str]) -> dict[int, str]:
-    """The exit codes of a command, with their meanings, ascending.
+    """The exit codes of a command with their meanings, ascending.
 
     Args:
-        words: the command and what follows it, e.g. `enforce apply p-1`.
+        words: the command and its arguments, e.g. `enforce apply p-1`.
     """
     own = own_codes(words[0]) if words else {}
     found = own.get(" ".join(words[:2])) or own.get(" ".join(words[:1])) or {}
@@ -40,7 +40,7 @@ def codes_of(words: Sequence[str]) -> dict[int, str]:
 
 
 def finds_by_2(command: str) -> bool:
-    """Whether 2 says what a command found, and no usage error."""
+    """Whether exit code 2 of a command means that it found something, and not a usage error."""
     return FOUND in own_codes(command).get(command, {})
 
 

@@ -1,4 +1,4 @@
-"""`kquota`: arguments in, one exit code out, of those in `exit_codes`."""
+"""`kquota`: parses the arguments, runs one command, and returns an exit code of `exit_codes`."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from kquota_spark.errors import UserError
 from kquota_spark.formats.text.escape import terminal_text
 
 _MOST_LISTED = 10
-"""Commands, options or values that one line has room for; --help lists them all."""
+"""Maximum number of commands, options or values in an error; --help lists all."""
 _NAMES = ("user", "client_id")
-"""Options that name a client, of whatever command."""
+"""Options of any command that name a client."""
 _OF_SETTINGS = re.compile(r"--config FILE|(?:quotas|kafka|ship|collect|enforcement)\.[a-z_]+")
-"""What an error names that a file of settings decides."""
+"""Matches errors about something that a settings file decides."""
 
 
 class _Parser(argparse.ArgumentParser):
-    """Prints one line for a usage error, with the nearest command, option or value, and where help is."""
+    """Prints a usage error in one line, with the nearest command, option or value, and how to get help."""
 
     def format_help(self) -> str:
         codes = textwrap.fill(codes_text(self.prog.split()[1:]), min(WIDEST, columns_of()))
@@ -47,7 +47,7 @@ class _Parser(argparse.ArgumentParser):
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: Any = None
     ) -> tuple[Any, list[str]]:
-        # Options that this command does not have are refused here, where its own ones are known.
+        # Unknown options are refused here, because only this parser contains the options of the command.
         found, unknown = super().parse_known_args(args, namespace)
         options = [word for word in unknown if word.startswith("-")]
         if options:
@@ -65,7 +65,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _below(found: argparse.ArgumentParser) -> list[str]:
-    """The commands below a command."""
+    """The subcommands of a command."""
     return [
         name
         for action in found._actions
@@ -82,7 +82,7 @@ def _hint(given: str, known: Sequence[str]) -> str:
 
 
 class _Kquota(_Parser):
-    """The parser of `kquota` itself: its commands stand under headings."""
+    """The parser of `kquota` itself. Its help lists the commands under headings."""
 
     def format_help(self) -> str:
         return f"{super().format_help()}\n{listing()}\n"
@@ -91,8 +91,9 @@ class _Kquota(_Parser):
 def parser(modules: Collection[str] | None = None) -> argparse.ArgumentParser:
     """The parser of `kquota`.
 
-    Commands of these modules alone (None for all) are imported, with all their options. Of the others there is the
-    name, for help and errors.
+    Args:
+        modules: modules to import, with all options of their commands; None for all. Other commands have only their
+            names, for help and errors.
     """
     root = _Kquota(
         prog="kquota",
@@ -129,10 +130,10 @@ def _command_of(words: Sequence[str]) -> str:
 
 
 def _parsed(words: Sequence[str]) -> argparse.Namespace:
-    """The options.
+    """The parsed options.
 
     Raises:
-        SystemExit: help was asked for, or the usage is wrong, which has been said.
+        SystemExit: after help, or after a usage error that was printed.
     """
     try:
         options = parser_for(words).parse_args(words)
@@ -140,7 +141,7 @@ def _parsed(words: Sequence[str]) -> argparse.Namespace:
         if ended.code == USAGE and finds_by_2(_command_of(words)):
             raise SystemExit(ERROR) from None
         raise
-    # A locale without UTF-8 lets UTF-8 names through as bytes. Paths stay so: the file system takes their bytes back.
+    # Without a UTF-8 locale, Python keeps UTF-8 names as bytes. Paths stay so: the file system takes their bytes back.
     for name in _NAMES:
         value = getattr(options, name, None)
         if isinstance(value, str) and any("\ud800" <= character <= "\udfff" for character in value):
@@ -150,7 +151,7 @@ def _parsed(words: Sequence[str]) -> argparse.Namespace:
 
 
 def _open_missing_streams() -> None:
-    """Where a caller closed a standard stream (`<&-`, some daemons), Python has None: nobody is there, no traceback."""
+    """Open /dev/null for closed standard streams (`<&-`, some daemons). Python has None for them, which would crash."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - to the end
@@ -160,7 +161,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     _open_missing_streams()
     if "_ARGCOMPLETE" in os.environ:
-        # The shell wants to know what may stand there; this ends the process.
+        # The shell requests completions; this ends the process.
         from kquota_spark.cli.completion import complete
 
         complete(parser_for)
@@ -181,7 +182,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     f"no conf/kquota.yaml here and no --config, so defaults hold: {error}"
                 ) from error
             raise
-        sys.stdout.flush()  # here, because at the end of Python a reader that went away is a message and a 120
+        sys.stdout.flush()  # at exit, Python would print a message and return 120 if the pipe is closed
         return code
 
     try:
@@ -189,7 +190,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return STOPPED
     except BrokenPipeError:
-        # The reader of our output went away (kquota ... | head); nothing is wrong but what the command found.
+        # The reader closed the pipe (kquota ... | head). That is no error: return the exit code of the command.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return code
 

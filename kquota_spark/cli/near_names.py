@@ -1,4 +1,4 @@
-"""Why a table has no rows for what was asked, and which name may have been meant."""
+"""Why a table has no rows for a filter, and which existing name may have been meant."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from kquota_spark.formats.text.escape import terminal_text
 from kquota_spark.store.reading import Tables, utc_text
 
 _MOST_NAMES = 20_000
-"""Maximum number of names to compare with: that takes half a second."""
+"""Maximum number of names to compare with; comparing that many takes half a second."""
 _NAMES = """
 select {column} from usage where {column} is not null union select {column} from quota_rules where {column} is not null
 """
 
 
 def empty_text(wanted: Filter, noun: str, tables: Tables, table: str) -> str:
-    """Why there are no rows: nothing that matches, or nothing processed yet.
+    """The reason why there are no rows: no match, or nothing processed yet.
 
     Args:
-        wanted: the filter of the command; its text is printed, its names are compared with those in the tables.
-        noun: what a row is, in the plural.
-        tables: opened, `table` among them.
-        table: the one that was asked; one with times.
+        wanted: the filter of the command. Its text is printed, and its names are compared with those in the tables.
+        noun: name of a row, in the plural.
+        tables: opened, including `table`.
+        table: the table that was queried; it has a time column.
     """
     matching = f"no {noun} match {terminal_text(wanted.text)}" if wanted.text else f"no {noun}"
     newest_ms = tables.newest_ms(table)
@@ -33,7 +33,7 @@ def empty_text(wanted: Filter, noun: str, tables: Tables, table: str) -> str:
 
 
 def meant(tables: Tables, user: str | None, client_id: str | None) -> str:
-    """`; did you mean --user alice?` where the tables do not know a name but one like it; else empty."""
+    """`; did you mean --user alice?` if the tables contain only a similar name; else empty."""
     asked = (("--user", user, '"user"'), ("--client", client_id, "client_id"))
     hints = []
     for option, given, column in asked:
@@ -44,7 +44,7 @@ def meant(tables: Tables, user: str | None, client_id: str | None) -> str:
 
 
 def near(given: str, known: Iterable[str]) -> list[str]:
-    """The name that is most like the given one; none if no name is."""
+    """The most similar known name; empty if no name is similar."""
     same = [name for name in known if name.casefold() == given.casefold()]
     return same[:1] or get_close_matches(given, known, n=1)
 

@@ -1,4 +1,4 @@
-"""Options that the commands share: which settings and tables, which form of output, which rows."""
+"""Options that commands share: settings and tables, form of output, filters of rows."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _DAY_MS = 86_400_000
 
 
 class Since(NamedTuple):
-    """A point in time, as written and as epoch milliseconds."""
+    """A point in time: the text as written, and epoch ms."""
 
     text: str
     time_ms: int
@@ -62,32 +62,32 @@ def add_config_option(parser: argparse.ArgumentParser) -> None:
 
 
 class SettingsPlace(NamedTuple):
-    """--config and --tables as given."""
+    """The values of --config and --tables."""
 
     config: Path | None
     tables: str | None
 
 
 def settings_of(options: argparse.Namespace, *uses: str) -> Settings:
-    """The settings that --config and, of commands that have it, --tables ask for.
+    """The settings that --config names, with the root of --tables if the command has that option.
 
     Args:
-        options: of the command.
-        uses: sections that must be right, see `settings_from`; mistakes elsewhere are a warning.
+        options: parsed options of the command.
+        uses: sections that must be valid, see `settings_from`. Mistakes elsewhere are a warning.
 
     Raises:
-        UserError: the file cannot be read, or has a mistake in what must be right.
+        UserError: the file cannot be read, or a section that must be valid has a mistake.
     """
     path: Path | None = options.config
     if path is None and DEFAULT_CONFIG.exists():
         path = DEFAULT_CONFIG
     tables = getattr(options, "tables", None)
-    options.has_only_defaults = path is None and tables is None  # an error about a setting says so
+    options.has_only_defaults = path is None and tables is None  # an error about a setting then mentions it
     return settings_from(path, tables, *uses)
 
 
 def add_form_option(parser: argparse.ArgumentParser, forms: Sequence[str] = FORMATS) -> None:
-    """Add --output; alone for what is never cut to a number of rows."""
+    """Add --output without --limit, for output that always has all rows."""
     parser.add_argument("--output", choices=forms, default="table", help="form of the output (default table)")
 
 
@@ -103,7 +103,7 @@ def add_output_options(parser: argparse.ArgumentParser, forms: Sequence[str] = F
 
 
 def limit_of(options: argparse.Namespace) -> int | None:
-    """The largest number of rows to show; None for all."""
+    """The maximum number of rows to show; None for all."""
     if options.limit is None:
         return _TABLE_LIMIT if options.output == "table" else None
     return options.limit or None
@@ -125,14 +125,14 @@ def add_bucket_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_filter_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that choose rows."""
+    """Add the options that filter rows."""
     add_bucket_options(parser)
     add_time_option(parser, "--since", about=f"only from then on: {TIME_FORMS}")
     parser.add_argument("--throttled", action="store_true", help="only where requests were throttled")
 
 
 def add_time_option(parser: argparse.ArgumentParser, *names: str, about: str) -> None:
-    """Add an option that takes a moment."""
+    """Add an option that takes a point in time."""
     parser.add_argument(*names, type=time_argument, metavar="T", help=about)
 
 
@@ -140,8 +140,8 @@ def since(text: str, now_ms: int) -> Since:
     """The time of a --since or --at.
 
     Raises:
-        ValueError: neither a length of time, nor an ISO time, nor epoch milliseconds; or no time of the years
-            1970 to 9999, the only ones that the tables hold.
+        ValueError: neither a length of time, nor an ISO time, nor epoch milliseconds; or outside the years 1970 to
+            9999, which the tables can hold.
     """
     time_ms = _time_ms(text.strip(), now_ms)
     if not BEGINNING_MS <= time_ms <= END_MS:
@@ -175,7 +175,7 @@ def time_argument(text: str) -> Since:
 
 
 def length_argument(text: str) -> int:
-    """A length of time such as 30s, 10m, 2h, 1d in milliseconds, as a type of argparse."""
+    """Milliseconds of a length of time such as 30s, 10m, 2h, 1d, as a type of argparse."""
     length = _AGO.fullmatch(text.strip())
     if length is not None and 0 < _length_ms(length) <= END_MS:
         return _length_ms(length)
@@ -183,7 +183,7 @@ def length_argument(text: str) -> int:
 
 
 def whole_number(text: str) -> int:
-    """A number without sign, as a type of argparse."""
+    """A number without a sign, as a type of argparse."""
     if text.isascii() and text.isdecimal():
         return int(text)
     raise argparse.ArgumentTypeError(f"{text!r}, expected a whole number")
@@ -191,7 +191,7 @@ def whole_number(text: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """The options of `add_filter_options`; None where every row will do."""
+    """The values of the options of `add_filter_options`; None filters nothing."""
 
     user: str | None = None
     client: str | None = None
@@ -199,24 +199,24 @@ class Filter:
     type: str | None = None
     since: Since | None = None
     is_throttled: bool = False
-    """Only rows whose requests were throttled."""
+    """Only rows with throttled requests."""
     is_open: bool = False
     """Only episodes that have not ended."""
 
     @property
     def newer_than_ms(self) -> int | None:
-        """The --since for `open_tables`, which leaves older files out."""
+        """The --since as epoch ms, for `open_tables`, which leaves older files out."""
         return None if self.since is None else self.since.time_ms
 
     @property
     def is_of_all(self) -> bool:
-        """Whether rows of every bucket are wanted, whatever the time."""
+        """Whether the filter takes rows of every bucket; the time is ignored."""
         named = (self.user, self.client, self.broker, self.type)
         return all(value is None for value in named) and not (self.is_throttled or self.is_open)
 
     @property
     def text(self) -> str:
-        """The filters as they were given, for a message; empty without any."""
+        """The filters as they were given, for a message; empty without filters."""
         given = {"user": self.user, "client": self.client, "broker": self.broker, "type": self.type}
         parts = [f"--{name} {value}" for name, value in given.items() if value is not None]
         parts += [] if self.since is None else [f"--since {self.since.text}"]
@@ -225,7 +225,7 @@ class Filter:
 
 
 def filter_of(options: argparse.Namespace) -> Filter:
-    """The filter that a command was given; what the command has no option for filters nothing."""
+    """The filter of the given options; options that the command does not have filter nothing."""
     given = {name: getattr(options, name, None) for name in ("user", "client", "broker", "type", "since")}
     return Filter(
         **given, is_throttled=getattr(options, "throttled", False), is_open=getattr(options, "open", False)
@@ -233,14 +233,14 @@ def filter_of(options: argparse.Namespace) -> Filter:
 
 
 class Conditions:
-    """Conditions of a query and the values for their `?`; text of a user is only ever a value."""
+    """Conditions of a query and the values for their `?`; texts of users are only passed as values."""
 
     def __init__(self) -> None:
         self._parts: list[str] = []
         self.values: list[object] = []
 
     def add(self, part: str, *values: object) -> None:
-        """Add a condition that must hold as well."""
+        """Add a condition. All conditions must hold."""
         self._parts.append(part)
         self.values.extend(values)
 
@@ -251,14 +251,14 @@ class Conditions:
 
 
 def bucket_conditions(wanted: Filter) -> Conditions:
-    """Conditions on a table of buckets: a user is found by a bucket's tag, or inside another's bucket."""
+    """Conditions on a table of buckets. A user matches the bucket's tag, or the users in the bucket."""
     conditions = Conditions()
     for value, tag, inside in (
         (wanted.user, "bucket_user", "users"),
         (wanted.client, "bucket_client_id", "client_ids"),
     ):
         if value is not None:
-            # An empty tag is no tag: `--client ''` asks for the client that sends an empty id.
+            # An empty tag means no tag: `--client ''` selects the client that sends an empty id.
             conditions.add(f"(({tag} = ? and {tag} <> '') or list_contains({inside}, ?))", value, value)
     return _with_equal(conditions, broker_id=wanted.broker, quota_type=wanted.type)
 
@@ -270,7 +270,7 @@ def client_conditions(wanted: Filter) -> Conditions:
 
 
 def _with_equal(conditions: Conditions, **values: object) -> Conditions:
-    """The conditions, and that columns have these values; None for any."""
+    """The conditions with equality for each column that has a value; None is ignored."""
     for column, value in values.items():
         if value is not None:
             conditions.add(f'"{column}" = ?', value)
@@ -284,11 +284,11 @@ def add_since(conditions: Conditions, wanted: Filter, time: str) -> None:
 
 
 def limited(tables: Tables, sql: str, values: Sequence[object], limit: int | None) -> tuple[Result, bool]:
-    """The first rows of a query up to a limit, and whether there are more; None for all.
+    """The first rows of a query, and whether there are more than the limit.
 
     Args:
         tables: opened.
-        sql: a query without a limit of its own, text of ours.
+        sql: a trusted query without a limit of its own.
         values: for its `?`.
         limit: maximum rows; None for all.
     """
@@ -299,13 +299,13 @@ def limited(tables: Tables, sql: str, values: Sequence[object], limit: int | Non
 
 
 def footer_text(rows: Sequence[Row], time: str, noun: str, *, has_more: bool) -> str:
-    """How many rows, of which days, and how to get the rest.
+    """The number of rows, their days, and how to show the rest.
 
     Args:
-        rows: those that are shown.
-        time: the column with the time of a row, epoch ms.
-        noun: what a row is, in the singular.
-        has_more: whether the limit cut some off.
+        rows: the shown rows.
+        time: name of the time column, epoch ms.
+        noun: name of a row, in the singular.
+        has_more: whether the limit cut rows off.
     """
     if not rows:
         return ""
@@ -321,17 +321,17 @@ def counted(count: int, noun: str) -> str:
 
 
 def spans_days(rows: Sequence[Row], time: str) -> bool:
-    """Whether times of day alone would be ambiguous."""
+    """Whether the rows are of several days, so that times of day alone are ambiguous."""
     return len({row[time] // _DAY_MS for row in rows}) > 1
 
 
 def bucket_text(row: Row) -> str:
-    """`user alice`, `client etl` or `alice / etl`; with a callback its own tags, `group pay`."""
+    """`user alice`, `client etl` or `alice / etl`; the bucket's own tags if a callback sets them, `group pay`."""
     return person_bucket(row["bucket_user"], row["bucket_client_id"], row["bucket_tags"])
 
 
 def bucket_columns() -> tuple[Shown, ...]:
-    """Where it happened: broker, type, bucket, rule."""
+    """The columns that identify a bucket: broker, type, bucket, rule."""
     return (
         Shown("broker", lambda row: broker_text(row["broker_id"])),
         Shown("type", lambda row: type_text(row["quota_type"]), is_text=True, keep=8),
@@ -341,38 +341,38 @@ def bucket_columns() -> tuple[Shown, ...]:
 
 
 def rule_text(row: Row) -> str:
-    """The rule's entity, short enough to be told from others in a few columns: `u/alice/c/*`."""
-    # A sanitised name has no colon: before one stands the module of a callback.
+    """The rule's entity in a short form that stays unique: `u/alice/c/*`."""
+    # A sanitised name has no colon. A colon can only follow the module of a callback.
     rule = (row["rule"] or "-").rpartition(":")[2]
-    # Names are sanitised here: a name holds no slash and no star, so nothing else can look like these.
+    # Names are sanitised here: no name contains a slash or a star, so no name can be mistaken for these.
     for long, short in (("users/", "u/"), ("clients/", "c/"), ("<default>", "*")):
         rule = rule.replace(long, short)
     return entity_text(rule)
 
 
 def with_source(rows: Sequence[Row], shown: tuple[Shown, ...]) -> tuple[Shown, ...]:
-    """The columns, and the source where not all rows are from the log."""
+    """The columns, with the source if some rows are not from the log."""
     if all(row["source"] == "log" for row in rows):
         return shown
     return (*shown, Shown("source", lambda row: row["source"], is_text=True, rank=3))
 
 
 def legend(rows: Sequence[Row], *of_log: str) -> str:
-    """What is said below the rows; about JMX only where there are some from it."""
+    """The notes below the rows; the note about JMX only if rows are from JMX."""
     return "\n".join([*of_log, *([JMX_LEGEND] if any(row["source"] == "jmx" for row in rows) else [])])
 
 
 def with_cluster(rows: Sequence[Row], shown: tuple[Shown, ...]) -> tuple[Shown, ...]:
-    """The columns, and the cluster where rows of several are shown."""
+    """The columns, with the cluster if the rows are of several clusters."""
     if len({row["cluster_id"] for row in rows}) < 2:
         return shown
     return (Shown("cluster", lambda row: row["cluster_id"], is_text=True, keep=8), *shown)
 
 
 def with_agreement(report: Report, tables: Tables, wanted: Filter) -> Report:
-    """A report that says how far its numbers can be trusted; as it is where nothing was judged.
+    """The report with the agreement of its verdicts; unchanged if no verdict was judged.
 
-    The agreement is that of the whole cluster since --since, whatever else the rows are filtered by.
+    The agreement is of the whole cluster since --since. The other filters do not change it.
     """
     found = total(tables, Span(wanted.newer_than_ms))
     if found is None:
@@ -387,7 +387,7 @@ def with_agreement(report: Report, tables: Tables, wanted: Filter) -> Report:
 
 
 def percent_text(share: float | None) -> str:
-    """`99.93 %`; 100 only if not one verdict differs, `-` if nothing was judged."""
+    """`99.93 %`; 100 only if no verdict differs, `-` if no verdict was judged."""
     if share is None:
         return "-"
     return f"{min(share, 99.99) if share < 100 else share:.2f} %"

@@ -1,7 +1,7 @@
-"""The frame of reading commands: a `Question` is asked of the tables, and its rows are printed in every form.
+"""The framework of commands that read tables: a `Question` finds rows, and prints them in every form.
 
-A command declares what it asks and which columns it shows. Options, times, clusters, sources, footers, the agreement
-and the forms of output are the frame's. What a column holds follows from its name and from the schema.
+A command declares its query and the columns to show. The framework adds options, times, clusters, sources, footers, the
+agreement and the forms of output. A column's name and the schema define its content.
 """
 
 from __future__ import annotations
@@ -53,15 +53,15 @@ _BY_SUFFIX: tuple[tuple[str, Callable[[Row, str], str]], ...] = (
     ("_ms", lambda row, name: or_dash(row[name], person_ms)),
     ("requests", lambda row, name: or_dash(row[name], person_count)),
 )
-"""How a value is printed, by the end of its column's name: that is its unit."""
+"""How to print a value, by the end of its column's name, which is its unit."""
 
 
 def column(name: str, title: str, *, rank: int = 0, note: str = "") -> Shown:
-    """A column of the rows as people read it, by the unit that its name ends in.
+    """A column for people; its unit is the end of its name.
 
     Args:
         name: of the column, e.g. `limit_per_s`.
-        title: above it.
+        title: its heading.
         rank: see `Shown`.
         note: see `Shown`.
     """
@@ -71,7 +71,7 @@ def column(name: str, title: str, *, rank: int = 0, note: str = "") -> Shown:
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """An option of one command alone; with a condition in SQL it keeps the rows that this holds for."""
+    """An option of a single command. If it has an SQL condition, only matching rows are kept."""
 
     name: str
     about: str
@@ -79,62 +79,62 @@ class Flag:
 
     @property
     def key(self) -> str:
-        """Its attribute of the parsed options."""
+        """Its attribute in the parsed options."""
         return self.name.removeprefix("--").replace("-", "_")
 
 
 class Asked(NamedTuple):
-    """A question with its options: what a function that finds rows is given."""
+    """A question with its options: the argument of `Question.find`."""
 
     settings: Settings
     tables: Tables
-    """With the table of the question opened."""
+    """With the question's own table opened."""
     wanted: Filter
     limit: int | None
     """Maximum rows; None for all."""
     flags: tuple[Flag, ...]
-    """Those of the question that were given."""
+    """The flags of the question that were given."""
     own: Any
-    """What `Question.own` makes of the options."""
+    """The result of `Question.own`."""
     is_for_people: bool
-    """Whether people read the answer: JSON, YAML and CSV are for programs."""
+    """Whether the output is for people (a table) and not for programs (JSON, YAML, CSV)."""
 
 
 class Found(NamedTuple):
-    """What was found, and how it is shown."""
+    """The rows of an answer, and how to show them."""
 
     columns: tuple[str, ...]
     rows: Sequence[Row]
-    """All of them, or the first up to the limit."""
+    """All rows, or the first ones up to the limit."""
     shown: tuple[Shown, ...] = ()
     footer: str = ""
     command: str = ""
-    """The command as the envelope has it, if not that of the question."""
+    """The command in the envelope, if it differs from that of the question."""
     wanted: Filter | None = None
-    """The filter that holds, if it is not that of the options."""
+    """The filter in force, if it differs from that of the options."""
     when_empty: str = ""
-    """Printed if there are no rows. If it is empty, the frame explains it by the newest row of the table."""
+    """The text if there are no rows. If it is empty, the newest row of the table gives the reason."""
     envelope: Mapping[str, Any] = MappingProxyType({})
-    """What JSON and YAML say beside the rows."""
+    """Values of JSON and YAML beside the rows."""
     page: Callable[[Page], None] | None = None
-    """Prints the answer for people; None: as a table of `shown`."""
+    """Prints the answer for people; None prints a table of `shown`."""
     times: frozenset[str] = frozenset()
-    """Columns of epoch ms that are not of the table, or whose names do not end in `_second`."""
+    """Columns of epoch ms that the table does not have as times, and that do not end in `_second`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """A reading command.
+    """A command that reads tables.
 
     Attributes:
         command: its name.
-        table: what it asks; its timestamps are the times of the rows. None: `find` opens what it needs.
-        find: finds the rows; `by_sql` makes it of a query.
-        flags: options of its own beside those of all reading commands.
-        options: adds the options that choose rows.
-        own: one typed value of options that no other command has.
-        colour: of a row that needs attention.
-        empty_from: the table whose newest row explains why there are no rows.
+        table: the table to query; its timestamps are the times of the rows. None: `find` opens the tables it needs.
+        find: finds the rows; `by_sql` makes it from a query.
+        flags: its own options beside those of all reading commands.
+        options: adds the options that filter rows.
+        own: makes one typed value from options that no other command has.
+        colour: the colour of a row that needs attention; None for no colour.
+        empty_from: the table with the newest row that explains why there are no rows.
         has_agreement: whether the answer ends with the agreement of its verdicts.
     """
 
@@ -159,7 +159,7 @@ class Question:
         parser.set_defaults(run=self.run)
 
     def run(self, options: argparse.Namespace) -> int:
-        """Ask the tables, and print the answer; the exit code."""
+        """Query the tables and print the answer; returns the exit code."""
         settings, wanted = settings_of(options, "tables"), filter_of(options)
         flags = tuple(flag for flag in self.flags if getattr(options, flag.key))
         own, limit = self.own(options), limit_of(options)
@@ -171,7 +171,7 @@ class Question:
             page = Page()
             if is_page := asked.is_for_people and found.page is not None:
                 found.page(page)
-                sys.stdout.flush()  # the agreement takes another look at large tables
+                sys.stdout.flush()  # the agreement reads large tables once more
             report = self._report(found, tables, found.wanted or wanted, limit)
         if not is_page:
             show(report, options.output)
@@ -217,18 +217,18 @@ def by_sql(
     notes: tuple[str, ...] = (),
     has_source: bool = True,
 ) -> Callable[[Asked], Found]:
-    """Finds the rows of a query about buckets, newest first.
+    """A `find` for a query about buckets, newest rows first.
 
     Args:
-        sql: the query without conditions and order; it names its table's columns, times as epoch ms.
+        sql: the query without conditions and order; it names the columns of its table, times as epoch ms.
         time: the column with the time of a row, and its title.
-        since: SQL that --since bounds from below.
-        order: SQL behind `order by`.
-        throttled: the condition of --throttled.
-        noun: what a row is, in the singular.
-        shown: the columns behind that of the time, for these rows.
-        notes: said below the rows.
-        has_source: whether a column for the source is added if not all rows are from the log.
+        since: SQL expression with --since as its lower bound.
+        order: SQL after `order by`.
+        throttled: SQL condition of --throttled.
+        noun: name of a row, in the singular.
+        shown: makes the columns after the time column, for these rows.
+        notes: printed below the rows.
+        has_source: whether to add a source column if some rows are not from the log.
     """
 
     def find(asked: Asked) -> Found:
@@ -254,6 +254,6 @@ def by_sql(
 
 
 def moment(rows: Sequence[Row], name: str, title: str) -> Shown:
-    """A column with the time of day, with the day where the rows are of several."""
+    """A column with the time of day, and the day if the rows are of several days."""
     with_day = spans_days(rows, name)
     return Shown(title, lambda row: clock_time(row[name], with_day=with_day))

@@ -1,4 +1,4 @@
-"""The settings of a file for a command, as far as it uses them: a mistake elsewhere must keep nobody from acting."""
+"""Loads the settings that a command uses. A mistake in other sections is only a warning and does not stop it."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from kquota_spark.errors import UserError
 from kquota_spark.formats.text.escape import terminal_text
 
 WHOLE_FILE = "whole file"
-"""Instead of the names of sections: all must be right."""
+"""In place of section names: the whole file must be valid."""
 _WARNED: set[str] = set()
 
 
 def settings_from(path: Path | None, tables: str | None, *uses: str, is_quiet: bool = False) -> Settings:
-    """The settings of a file, or the built-in ones; never those of the working directory.
+    """The settings of a file, or the built-in defaults; never those of the working directory.
 
     Args:
-        path: of the file; None for the built-in ones.
-        tables: root of the tables instead of the file's own.
-        uses: sections that must be right, or `WHOLE_FILE`; a mistake elsewhere is a warning, and an error when it is
-            read. Of a root of tables that is given, `tables` asks nothing.
-        is_quiet: without the warning.
+        path: the settings file; None for the built-in defaults.
+        tables: root of the tables; it replaces that of the file.
+        uses: sections that must be valid, or `WHOLE_FILE`. A mistake in another section is a warning now, and an error
+            when the section is read. If a root of tables is given, `tables` need not be valid.
+        is_quiet: print no warning.
 
     Raises:
-        UserError: the file cannot be read, or has a mistake in what must be right; a line for each in the file.
+        UserError: the file cannot be read, or has a mistake in what must be valid; one line per mistake in the file.
     """
     if path is None:
         settings = Settings()
@@ -50,7 +50,7 @@ def settings_from(path: Path | None, tables: str | None, *uses: str, is_quiet: b
 
 
 def _warn(mistakes: Sequence[str]) -> None:
-    """A line about the mistakes of a file, once."""
+    """Print a warning about the mistakes of a file, once."""
     more = f" (and {len(mistakes) - 1} more)" if mistakes[1:] else ""
     line = f"{mistakes[0]}{more}; kquota doctor --before lists all mistakes"
     if line not in _WARNED:

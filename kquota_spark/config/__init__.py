@@ -1,4 +1,4 @@
-"""What the operator sets: frozen dataclasses, and a loader that reports every problem of a file at once.
+"""The operator's settings: frozen dataclasses, and a loader that reports every problem of a file at once.
 
 In reading order: client_properties, substitution, secret_length, settings, settings_yaml, roots,
 topic_problems, own_clients, enforcer_logins, loader, contexts, governor, windows.

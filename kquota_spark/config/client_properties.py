@@ -1,7 +1,7 @@
-"""Whether a library of ours knows a client property: one that none knows would do nothing, and nobody would say so.
+"""Finds client properties that none of our libraries accepts: such a property would silently do nothing.
 
-`client_properties.txt` has the names: of the Java client (consumer, producer and Admin of 3.9 and 4.3), and of
-librdkafka 2.16. kafka-python gets its own from some of these.
+`client_properties.txt` lists the names of the Java client (consumer, producer and Admin of 3.9 and 4.3) and of
+librdkafka 2.16. kafka-python's names are derived from some of these.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from functools import cache
 from pathlib import Path
 
 _MOST_NAMED = 20
-"""Maximum number of unknown properties that are named."""
+"""Maximum number of unknown properties that are named in messages."""
 _FREE = "config.providers."
-"""Of the Java client: what follows is named by the property config.providers."""
+"""Prefix of properties of the Java client with free names, which the property config.providers lists."""
 
 
 @cache
@@ -24,7 +24,7 @@ def client_properties() -> frozenset[str]:
 
 
 def unknown_properties(given: Iterable[str]) -> Iterator[str]:
-    """A problem for each name that no library knows, beginning with it."""
+    """A problem for each name that no library accepts; each text begins with the name."""
     known = client_properties()
     unknown = [name for name in given if name not in known and not name.startswith(_FREE)]
     for name in unknown[:_MOST_NAMED]:

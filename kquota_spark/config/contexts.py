@@ -1,6 +1,6 @@
-"""Saved connections to clusters, by name: the file of contexts, read and written.
+"""Reads and writes the file of contexts: saved connections to clusters, by name.
 
-It holds addresses and paths of other files, never a secret: a login stays in the property file or the settings that
+It holds addresses and paths of other files, never a secret. A login stays in the property file or the settings that
 a context names.
 """
 
@@ -23,18 +23,18 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """How one cluster is reached: by its brokers, by its ZooKeeper, or as a settings file says."""
+    """The connection to one cluster: to its brokers, to its ZooKeeper, or by a settings file."""
 
     bootstrap_server: str = ""
     command_config: str = ""
     """Client properties for the brokers; an absolute path."""
     zookeeper: str = ""
     config: str = ""
-    """Settings: ZooKeeper's login and the time limits, and without an address the cluster; an absolute path."""
+    """Settings file with ZooKeeper's login and time limits; without an address also the cluster. An absolute path."""
 
     @property
     def address(self) -> str:
-        """As people call it: `Kafka broker1:9092`, `ZooKeeper zk1:2181/kafka`, `the cluster of FILE`."""
+        """The cluster for messages: `Kafka broker1:9092`, `ZooKeeper zk1:2181/kafka`, `the cluster of FILE`."""
         if self.bootstrap_server:
             return f"Kafka {self.bootstrap_server}"
         return f"ZooKeeper {self.zookeeper}" if self.zookeeper else f"the cluster of {self.config}"
@@ -42,17 +42,17 @@ class Context:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contexts:
-    """All of them, and the one that is meant where none is named; empty for none."""
+    """All contexts, and the name of the default one; empty for none."""
 
     in_use: str = ""
     contexts: dict[str, Context] = field(default_factory=dict)
 
 
 def contexts_file(environment: Mapping[str, str]) -> Path:
-    """$KQUOTA_CONTEXTS, else kquota/contexts.yaml below $XDG_CONFIG_HOME or ~/.config.
+    """The path of the file: $KQUOTA_CONTEXTS, else kquota/contexts.yaml below $XDG_CONFIG_HOME or ~/.config.
 
     Raises:
-        UserError: nothing says where home is.
+        UserError: the home directory is unknown.
     """
     if named := environment.get("KQUOTA_CONTEXTS"):
         return Path(named)
@@ -66,7 +66,7 @@ def contexts_file(environment: Mapping[str, str]) -> Path:
 
 
 def load_contexts(path: Path) -> Contexts:
-    """Those of a file; none where there is no file.
+    """The contexts of a file; none if the file does not exist.
 
     Raises:
         UserError: the file cannot be read, or one line for each problem in it.
@@ -87,10 +87,10 @@ def load_contexts(path: Path) -> Contexts:
 
 
 def save_contexts(path: Path, contexts: Contexts) -> None:
-    """Write the file as a whole, for its owner alone.
+    """Replace the file, with access for its owner only.
 
     Raises:
-        UserError: it cannot be written, or one line for each problem in what it would hold.
+        UserError: it cannot be written, or one line for each problem in the contexts.
     """
     problems = list(_problems(contexts))
     if problems:

@@ -1,4 +1,4 @@
-"""The enforcer's own logins, where the settings give it some: who only reads quotas cannot write them then."""
+"""The enforcer's own logins, if the settings have some: then programs that only read quotas cannot write them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from kquota_spark.config.settings import Settings
 
 
 def for_enforcer(settings: Settings) -> Settings:
-    """The settings with the logins of the enforcer in the place of the audit's."""
+    """The settings with the enforcer's logins instead of the audit's."""
     own = settings.enforcement
     kafka = settings.kafka.changed(options=own.options) if own.options else settings.kafka
     login = own.zookeeper_login
@@ -15,10 +15,10 @@ def for_enforcer(settings: Settings) -> Settings:
 
 
 def enforcer_options(settings: Settings) -> str:
-    """The key that the enforcer's client properties stand at, for messages."""
+    """The key of the enforcer's client properties, for messages."""
     return "enforcement.options" if settings.enforcement.options else "kafka.options"
 
 
 def enforcer_zookeeper_login(settings: Settings) -> str:
-    """The key of its login at ZooKeeper, for messages."""
+    """The key of the enforcer's login at ZooKeeper, for messages."""
     return f"{'enforcement' if settings.enforcement.zookeeper_login.user else 'quotas'}.zookeeper_login"

@@ -1,4 +1,4 @@
-"""Makes the `Governor` that the settings ask for: Kafka's own resolution, or a quota callback."""
+"""Makes the `Governor` of the settings: Kafka's own resolution of quotas, or a quota callback."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _METHODS = tuple(name for name in vars(QuotaCallback) if not name.startswith("_"
 
 
 def static_defaults(settings: Settings) -> dict[QuotaType, float]:
-    """`quota.producer.default` and `quota.consumer.default`, where set.
+    """`quota.producer.default` and `quota.consumer.default`, if set.
 
     Raises:
-        UserError: set for brokers that do not have them any more.
+        UserError: one is set, but brokers of this version do not have it any more.
     """
     given = {
         QuotaType.PRODUCE: settings.broker.quota_producer_default,
@@ -38,10 +38,10 @@ def static_defaults(settings: Settings) -> dict[QuotaType, float]:
 
 
 def make_governor(settings: Settings, book: RuleBook, leaders: LeaderBook) -> Governor:
-    """The governor over these quotas and leaders.
+    """The governor for these quotas and leaders.
 
     Raises:
-        UserError: `quotas.callback` names no callback.
+        UserError: `quotas.callback` does not name a valid callback.
     """
     name = settings.quotas.callback
     if not name:
@@ -53,7 +53,7 @@ def load_callback(name: str) -> Callable[[], QuotaCallback]:
     """The class that `module:Class` names.
 
     Raises:
-        UserError: there is none, or it lacks a method of `QuotaCallback`.
+        UserError: it cannot be loaded, or lacks a method of `QuotaCallback`.
     """
     module_name, _, class_name = name.partition(":")
     try:

@@ -1,10 +1,10 @@
 """Reads a YAML file into `Settings`, checking every key; all problems are reported at once.
 
-Each problem is one line, `file: path.to.key: problem, expected ...`. Values may name the environment as
-`${NAME}` and a file as `${file:PATH}`, so that secrets stay out of the settings. Duplicate keys and aliases are
-refused: the first hides a mistake, the second can blow a small file up to gigabytes.
+Each problem is one line, `file: path.to.key: problem, expected ...`. Values may name a variable of the environment as
+`${NAME}` and a file as `${file:PATH}`, so that secrets stay out of the settings. Duplicate keys are refused because
+they hide a mistake, aliases because they can expand a small file to gigabytes.
 
-A value whose variable is missing is refused when it is read, and secrets are found only then: see `substitution`.
+A value with a missing variable is refused only when it is read. Secrets are resolved only then: see `substitution`.
 """
 
 from __future__ import annotations
@@ -44,23 +44,23 @@ _T = TypeVar("_T")
 _UNITS_MS = {"ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _DURATION = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)\s*([a-z]+)")
 _MOST_UNKNOWN = 20
-"""Maximum number of unknown keys that are named; to search what each may mean takes time."""
+"""Maximum number of unknown keys that are named: searching a suggestion for each takes time."""
 _PLURALS: dict[Any, str] = {str: "texts", int: "whole numbers", float: "numbers", Duration: "lengths of time"}
 _KINDS = {str: "a text", int: "a number", float: "a number", bool: "true or false", date: "a date"}
 _SECRETS = {
     "options", "storage_options", "callback_options", "password", "key_password", "secret", "token", "url",
     "proxy_secret",
 }  # fmt: skip
-"""Keys whose values, and those below them, stand in no message: as those of `Settings` that no `repr` shows."""
+"""Keys with values that no message shows, nor values below them; the fields of `Settings` without `repr`."""
 _ROOTS = ("tables", "tables.location", "checkpoints")
 _LEAST_MS = {"maintain.file_retention": ("24 h", 86_400_000), "stream.lease_time": ("3 s", 3_000)}
-"""Shortest times; a file that a worker has written and the driver will commit must not go meanwhile, nor its lease."""
+"""Shortest times by key: a worker's file must stay until the driver commits it, and the driver's lease as well."""
 _NEEDED = {Webhook: {"secret": ", a webhook needs secret: 16 characters or more; it signs the messages"}}
-"""What to write where a key is missing."""
+"""Advice for a missing key, by section and key."""
 _OF_TABLES = {"location": "tables", "requests": "kept_requests"}
 """Fields of the settings by key of the section `tables`."""
 _SELDOM = {"storage_options"}
-"""What an unknown key is hardly meant for: `kquota freeze` needs it, and says if it cannot reach the tables."""
+"""Keys that an unknown key is hardly meant for; `kquota freeze` needs them, and reports tables out of reach."""
 _POSITIVE = {
     "max_lines_per_trigger", "quota_window_num", "quota_window_size_seconds", "shuffle_partitions",
     "state_shards", "controller_quota_window_num", "controller_quota_window_size_seconds",
@@ -83,13 +83,13 @@ def load_settings(path: Path) -> Settings:
 
 
 def settings_and_mistakes(path: Path) -> tuple[Settings, list[str]]:
-    """Read a settings file as far as it is right; a line for each mistake.
+    """Read the valid parts of a settings file; return them with a line for each mistake.
 
-    A part with a mistake raises a UserError of all mistakes when it is read. So what a command does not use does not
-    stop it. A part that is not there may be what an unknown key was meant for, and raises too.
+    A part with a mistake raises a UserError with all mistakes when it is read. So mistakes in parts that a command does
+    not use do not stop it. A missing part may be a misspelled unknown key, so reading it raises too.
 
     Raises:
-        UserError: the file cannot be read, or is no mapping.
+        UserError: the file cannot be read, or is not a mapping.
     """
     data, problems = yaml_of(path), list[str]()
     data = {} if data is None else data
@@ -113,17 +113,25 @@ def settings_and_mistakes(path: Path) -> tuple[Settings, list[str]]:
 
 
 def _unreached(settings: Settings, options: Any) -> list[str]:
-    """Problems of storage options, as the file has them, that do not reach all libraries, as far as roots are known."""
+    """Problems of storage options that do not reach all libraries; only roots that are known already are checked."""
     given = unread(settings)
     roots = [root for root in (given["tables"], given["checkpoints"]) if isinstance(root, str)]
-    # Their names are known even where a value is found only when it is read.
+    # The names are known, even if a value is resolved only when it is read.
     return [*unreached_options(roots, [*map(str, options)])] if isinstance(options, dict) else []
 
 
 def _read_apart(
     of: type[Any], value: dict[Any, Any], where: str, wrong: Later, problems: list[str]
 ) -> dict[str, Any]:
-    """The fields of a dataclass, each by itself: `wrong` for one with a mistake, and for one that may be misspelled."""
+    """The fields of a dataclass, each read separately.
+
+    Args:
+        of: the dataclass.
+        value: the mapping of the file.
+        where: path of the mapping in the file; empty for the whole file.
+        wrong: the value for a field with a mistake, and for a missing one that may be misspelled.
+        problems: gets a line for each mistake.
+    """
     hints, prefix = _keys_of(of), f"{where}." if where else ""
     unknown = [f"{prefix}{problem}" for problem in _unknown_keys(value, hints)]
     problems.extend(unknown)
@@ -151,7 +159,7 @@ def read_yaml_as(target: type[_T], path: Path) -> _T:
 
 
 def _read(wanted: Any, value: Any, where: str, problems: list[str]) -> Any:
-    """Convert `value` to the type `wanted`; problems are appended, and None returned for them."""
+    """Convert `value` to the type `wanted`; on a problem, append it and return None."""
     if is_dataclass(wanted):
         return _read_dataclass(wanted, value, where, problems)
     if isinstance(wanted, UnionType):
@@ -163,7 +171,7 @@ def _read(wanted: Any, value: Any, where: str, problems: list[str]) -> Any:
             problems.extend(own)
             return None
         read = _read_plain(wanted, found, where, own)
-        # What came from elsewhere may be a secret, here by mistake: a message shows its name instead.
+        # A substituted value may be a secret in the wrong place: a message shows its variable instead.
         problems.extend(
             problem.replace(repr(found), repr(value)).replace(repr(found)[:60], repr(value))
             for problem in own
@@ -185,7 +193,7 @@ def _read_plain(wanted: Any, value: Any, where: str, problems: list[str]) -> Any
 
 
 def _read_one_of(kinds: tuple[Any, ...], value: Any, where: str, problems: list[str]) -> Any:
-    """One of several dataclasses: the one whose `kind` the mapping names."""
+    """Read a mapping into one of several dataclasses: its key `kind` chooses."""
     by_kind = {typing.get_args(typing.get_type_hints(each)["kind"])[0]: each for each in kinds}
     kind = value.get("kind") if isinstance(value, dict) else None
     if isinstance(kind, str) and kind in by_kind:
@@ -198,7 +206,7 @@ def _read_one_of(kinds: tuple[Any, ...], value: Any, where: str, problems: list[
 def _read_enum(wanted: type[Enum], value: Any, where: str, problems: list[str]) -> Any:
     """A member by its value if that is a text, else by its name."""
     members = {one.value if isinstance(one.value, str) else one.name.lower(): one for one in wanted}
-    if value is False:  # what YAML 1.1 takes an unquoted `off` for
+    if value is False:  # YAML 1.1 reads an unquoted `off` as this
         value = "off"
     if not isinstance(value, str) or value not in members:
         problems.append(f"{where}: {_shown(value, where)}, expected one of {', '.join(members)}")
@@ -209,7 +217,7 @@ def _read_enum(wanted: type[Enum], value: Any, where: str, problems: list[str]) 
 def _read_float(value: Any, where: str, problems: list[str]) -> float | None:
     try:
         is_finite = not isinstance(value, bool) and math.isfinite(value)
-    except (TypeError, OverflowError):  # no number, or a whole one beyond all doubles
+    except (TypeError, OverflowError):  # not a number, or a whole number larger than any double
         is_finite = False
     if not is_finite:
         problems.append(f"{where}: {_shown(value, where)}, expected a number, e.g. 5000000")
@@ -218,7 +226,7 @@ def _read_float(value: Any, where: str, problems: list[str]) -> float | None:
 
 
 def _read_generic(wanted: Any, value: Any, where: str, problems: list[str]) -> Any:
-    """A choice, a list or a mapping of texts."""
+    """Read a choice, a list, or a mapping by names."""
     origin = typing.get_origin(wanted)
     if origin is Literal:
         choices = typing.get_args(wanted)
@@ -245,7 +253,7 @@ def _read_generic(wanted: Any, value: Any, where: str, problems: list[str]) -> A
 
 
 def _scalar(value: Any) -> Any:
-    """Kafka properties are texts; YAML's numbers and booleans become what Kafka writes."""
+    """A value as text, because Kafka properties are texts; numbers and booleans in Kafka's spelling."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value) if isinstance(value, int | float) else value
@@ -311,7 +319,7 @@ def _read_duration(value: Any, where: str, problems: list[str]) -> int | None:
 
 def _read_dataclass(wanted: Any, value: Any, where: str, problems: list[str]) -> Any:
     if not isinstance(value, dict):
-        # A file that is one text is of another kind, such as client properties: it may begin with a password.
+        # A file that is a single text has another format, such as client properties: it may begin with a password.
         found = "a text" if not where and isinstance(value, str) else _shown(value, where)
         problems.append(f"{where or 'file'}: {found}, expected a mapping of keys")
         return None
@@ -337,7 +345,7 @@ def _read_dataclass(wanted: Any, value: Any, where: str, problems: list[str]) ->
 
 
 def _keys_of(wanted: type[Any]) -> dict[str, Any]:
-    """The keys that a dataclass has in the file, with their types."""
+    """The keys of a dataclass in the file, with their types."""
     hints = typing.get_type_hints(wanted)
     hints.pop("given", None)
     return {
@@ -348,13 +356,13 @@ def _keys_of(wanted: type[Any]) -> dict[str, Any]:
 def _read_field(
     of: type[Any], field: Field[Any], wanted: Any, value: Any, prefix: str, problems: list[str]
 ) -> Any:
-    """A value of a dataclass; a `Later` for a secret of a section, and for what names a variable that is missing."""
+    """Read a field of a dataclass; return a `Later` for a secret of a section, and for a missing variable."""
     where = prefix + field.name
     is_section = issubclass(of, Section) and not is_dataclass(wanted)
     if not (is_section and names_variable(value)):
         return _read(wanted, value, where, problems)
     later, own = Later(partial(_read, wanted, value, where)), list[str]()
-    # What is no secret is read at once too, so that mistakes in it are found at once.
+    # A value that is not a secret is read at once, so that its mistakes are found at once.
     found = _read(wanted, value, where, own) if field.repr else later
     if any(isinstance(problem, Missing) for problem in own):
         return later

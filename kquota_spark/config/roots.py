@@ -1,4 +1,4 @@
-"""Where tables and checkpoints may be: places that Spark, deltalake and Arrow all open, and see the same bytes in."""
+"""Valid roots of tables and checkpoints: paths and URIs under which Spark, deltalake and Arrow open the same files."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ STORES = {
     "abfss": "abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH",
     "gs": "gs://BUCKET/PATH",
 }
-"""Object stores that all three libraries open, and the form of their URIs."""
+"""The form of URIs for each object store that all three libraries open, by scheme."""
 AZURE_KEY, AZURE_TOKEN = "azure_storage_account_key", "azure_storage_sas_token"
 GOOGLE_KEY_FILE = "google_service_account"
-"""Names of deltalake's options, in small letters, that reach all three libraries."""
+"""Names of deltalake's options, in lower case, that reach all three libraries."""
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _FORMS = {
@@ -25,13 +25,13 @@ _FORMS = {
 }
 _EXPECTED = f"expected a path on this machine, or a URI of {', '.join(STORES)}"
 _NOT_ALIKE = re.compile(r"[%\[\]{}\\|^\x00-\x1f\x7f]")
-"""Characters of a path that one of the three takes for a pattern, an escape or a separator."""
+"""Characters of a path that one of the three reads as a pattern, an escape or a separator."""
 _CREDENTIAL = re.compile("key|token|secret|client|tenant|authority|identity|credential|service_account|msi")
 _REACHING: dict[str, tuple[str, ...]] = {"abfss": (AZURE_KEY, AZURE_TOKEN), "gs": (GOOGLE_KEY_FILE,)}
 
 
 def scheme_of(place: str) -> str:
-    """The scheme of a path or URI in small letters: empty for a path, `file` for the URI of one."""
+    """The scheme of a path or URI in lower case: empty for a path, `file` for the URI of a path."""
     found = _SCHEME.match(place)
     return found.group(1).lower() if found else ""
 
@@ -45,15 +45,15 @@ def local_path(place: str) -> Path | None:
 
 
 def canonical_root(root: str) -> str:
-    """A root of tables or checkpoints in the one form that all three libraries read alike.
+    """A root of tables or checkpoints in the form that all three libraries read alike.
 
-    `file:/data`, `file:///data` and `/data` are one place, which becomes the plain path.
+    `file:/data`, `file:///data` and `/data` are the same root, and become the plain path.
 
     Args:
         root: as a user writes it.
 
     Raises:
-        ValueError: not all of them open it; says what is wrong, and what is expected.
+        ValueError: not all three open it; the message names the mistake and the expected form.
     """
     scheme = scheme_of(root)
     if scheme in ("", "file"):
@@ -85,11 +85,11 @@ def _canonical_path(root: str, scheme: str) -> str:
 
 
 def unreached_options(roots: Collection[str], options: Collection[str]) -> Iterator[str]:
-    """A problem for each name of a login in `storage_options` that cannot be given to all three libraries.
+    """A problem for each login option in `storage_options` that does not reach all three libraries.
 
     Args:
-        roots: of tables and checkpoints.
-        options: the names.
+        roots: the roots of tables and checkpoints.
+        options: the names of the options.
     """
     schemes = {scheme_of(root) for root in roots}
     for scheme in sorted(schemes & _REACHING.keys()):
@@ -104,7 +104,7 @@ def unreached_options(roots: Collection[str], options: Collection[str]) -> Itera
 
 
 def azure_account(place: str) -> tuple[str, str, str]:
-    """The account, its host, and the path from the container on, of a URI of abfss."""
+    """The account of an abfss URI, its host, and the path that begins with the container."""
     uri = urlsplit(place)
     container, _, host = uri.netloc.rpartition("@")
     return host.partition(".")[0], host, f"{container}{uri.path}"

@@ -17,10 +17,10 @@ Duration = NewType("Duration", int)
 """A length of time in milliseconds; in YAML a number and a unit: ms, s, min, h, d."""
 
 ASKED = {"is_asked": True}
-"""Marks a setting that the brokers are asked for where the file leaves it out, or empty."""
+"""Marks a setting that is queried from the brokers if the file omits it or leaves it empty."""
 
 NO_KEY = {"is_key": False}
-"""Marks a setting that has another place in the file than in `Settings`."""
+"""Marks a setting that is elsewhere in the file than in `Settings`."""
 
 News = Literal[
     "violation", "plan_waiting", "applied", "rolled_back", "failed", "frozen", "audit_behind", "audit_disagreeing"
@@ -30,7 +30,7 @@ News = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvelopeFields(Section):
-    """Fields of the envelope, where they are not the tool's own; `a.b` is b inside of a. Empty: the tool's own."""
+    """Names of the envelope's fields; empty for the shipping tool's own name. `a.b` is b inside a."""
 
     message: str = ""
     broker: str = ""
@@ -39,36 +39,36 @@ class EnvelopeFields(Section):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kafka(Section):
-    """Where the request log is read from, and how its messages are written.
+    """The source of the request log, and the format of its messages.
 
-    One of `topic`, `topics` and `topic_pattern` says which topics; the loader refuses a file that gives two.
+    One of `topic`, `topics` and `topic_pattern` names the topics; the loader refuses a file with two of them.
     """
 
     bootstrap_servers: str = "localhost:9092"
     topic: str = "kquota.request-log"
     topics: tuple[str, ...] = ()
     topic_pattern: str = ""
-    """A regular expression for whole names; topics made later are found while the job runs."""
+    """A regular expression for whole names; the running job also finds topics that are created later."""
     envelope: Literal[
         "auto", "raw", "filebeat", "fluent-bit", "fluentd", "vector", "logstash", "rsyslog", "json"
     ] = "auto"
     envelope_fields: EnvelopeFields = field(default_factory=EnvelopeFields)
     broker_from: tuple[Literal["header", "key", "field", "topic"], ...] = ("header", "key", "field", "topic")
-    """Where a message may say its broker, asked in this order, whatever the order here."""
+    """Places in which a message may name its broker, always checked in this default order."""
     broker_ids: dict[str, int] = field(default_factory=dict)
-    """Ids of brokers that are named, e.g. by their hosts."""
+    """Broker ids by name, for brokers that messages name differently, e.g. by host."""
     broker_in_topic: str = ""
-    """A regular expression with one group for whole topic names: the group is the broker's id or name."""
+    """A regular expression for whole topic names; its only group is the broker's id or name."""
     jmx_topic: str = ""
-    """Topic of JMX samples; empty where there is none. With it `topic` may be empty."""
+    """Topic of JMX samples; empty for none. If it is set, `topic` may be empty."""
     allow_create_time: bool = False
-    """Whether the job reads topics whose messages are stamped by hosts; false: only those that Kafka stamps."""
+    """Whether the job also reads topics with message times set by hosts; false: only those set by Kafka."""
     max_lines_per_trigger: int = 1_000_000
     client_id: str = "kquota-audit"
     options: dict[str, str] = field(default_factory=dict, repr=False)
     """Further consumer properties, e.g. security.protocol, passed through to Spark as `kafka.<name>`."""
     given: frozenset[str] = field(default=frozenset(), compare=False)
-    """Keys that the file sets: nobody's quotas are altered at an address that is only a default."""
+    """Keys that the file sets: quotas are never altered at an address that is only a default."""
 
     @property
     def has_log(self) -> bool:
@@ -83,7 +83,7 @@ class Kafka(Section):
         return "subscribe", ",".join(self.topics or (self.topic,))
 
     def log_topics(self, existing: Iterable[str]) -> list[str]:
-        """The topics meant: those named, whether they exist or not, or those of `existing` that match."""
+        """The topics of the log: the named ones, whether they exist or not, or those of `existing` that match."""
         if not self.has_log:
             return []
         if not self.topic_pattern:
@@ -98,12 +98,12 @@ class ZooKeeperLogin(Section):
     user: str = ""
     password: str = field(default="", repr=False)
     password_file: str = ""
-    """Its first line instead of `password`."""
+    """A file; its first line is used instead of `password`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZooKeeperTls(Section):
-    """PEM files; without `ca` the system's authorities count."""
+    """PEM files; without `ca` the system's authorities are trusted."""
 
     enabled: bool = False
     ca: str = ""
@@ -114,7 +114,7 @@ class ZooKeeperTls(Section):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quotas(Section):
-    """Where quotas come from."""
+    """The source of quotas."""
 
     source: Literal["zookeeper", "admin", "file"] = "zookeeper"
     zookeeper_connect: str = "localhost:2181"
@@ -126,28 +126,28 @@ class Quotas(Section):
     apply_lag: Duration = Duration(95)
     """Brokers act on a ZooKeeper edit this long after the node's mtime (measured 90 to 100 ms)."""
     poll_interval: Duration = Duration(2_000)
-    """With `admin`: how often the brokers are asked."""
+    """With `admin`: time between two queries of the brokers."""
     accept_mass_removal: bool = False
-    """Believe the source even if most quotas vanish at once, or its nodes are older than those recorded."""
+    """Accept the source's data even if most quotas vanish at once, or its nodes are older than those recorded."""
     file: str = ""
     callback: str = ""
     """`module:Class` of a `model.quotas.quota_callback.QuotaCallback`; empty for Kafka's own resolution."""
     callback_options: dict[str, str] = field(default_factory=dict, repr=False)
     leaders_interval: Duration = Duration(5_000)
-    """With a callback: how often the leaders of all partitions are asked for."""
+    """With a callback: time between two queries of the leaders of all partitions."""
     given: frozenset[str] = field(default=frozenset(), compare=False)
     """Keys that the file sets: see `Kafka.given`."""
 
     @property
     def stale_after_ms(self) -> int:
-        """Age of `known_through` from which on nobody follows the quotas: ten times its interval, and half a minute."""
+        """Age of `known_through`, ms, that means that no watcher runs: ten times its interval, plus 30 s."""
         interval_ms = self.poll_interval if self.source == "admin" else self.known_through_interval
         return 10 * interval_ms + 30_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Broker(Section):
-    """What the request log does not say about the brokers."""
+    """Facts about the brokers that the request log does not contain."""
 
     version: str = field(default="3.9", metadata=ASKED)
     quota_window_num: int = field(default=11, metadata=ASKED)
@@ -156,23 +156,23 @@ class Broker(Section):
     controller_quota_window_size_seconds: int = 1
     log_time_zone: str = "UTC"
     log_time_zones: dict[str, str] = field(default_factory=dict)
-    """Zones of single brokers' logs, by broker id, where they are not `log_time_zone`."""
+    """Time zones of logs by broker id, for brokers with another zone than `log_time_zone`."""
     quota_producer_default: int = 0
     quota_consumer_default: int = 0
-    """quota.producer.default and quota.consumer.default of brokers up to 2.8; 0 where not set."""
+    """quota.producer.default and quota.consumer.default of brokers up to 2.8; 0 if not set."""
     ask_interval: Duration = Duration(300_000)
     given: frozenset[str] = field(default=frozenset(), compare=False)
-    """Keys that the file sets. The other `ASKED` ones are what the brokers say; these numbers if they do not."""
+    """Keys that the file sets. For the other `ASKED` ones the brokers' values are used, else these defaults."""
 
     @property
     def zones_by_broker(self) -> dict[int, str]:
-        """`log_time_zones` by number."""
+        """`log_time_zones` by the broker id as a number."""
         return {int(broker_id): zone for broker_id, zone in self.log_time_zones.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stream(Section):
-    """How the streaming queries run."""
+    """Settings of the streaming queries."""
 
     trigger: Duration = Duration(5_000)
     allowed_lateness: Duration = Duration(5_000)
@@ -181,7 +181,7 @@ class Stream(Section):
     state_shards: int = 64
     raw_text_limit_bytes: int = 4_096
     lease_time: Duration = Duration(60_000)
-    """On an object store: how long a driver is silent before another one may take its place."""
+    """On an object store: silence of a driver after which another one may take its place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,7 +189,7 @@ class Ship(Section):
     """The request-log shipper, `kquota ship`."""
 
     files: tuple[str, ...] = ()
-    """`<broker id>=<path>` each; the path is the live file, rotated ones beside it are followed."""
+    """Entries `<broker id>=<path>`: the path of the live file; rotated files beside it are read too."""
     state_dir: str = ".kquota/ship"
     client_id: str = "kquota-ship"
     exclude_client_ids: tuple[str, ...] = tuple(f"kquota-{program}" for program in _PROGRAMS)
@@ -202,7 +202,7 @@ _DAY = 86_400_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Maintain(Section):
-    """What `kquota maintain` keeps."""
+    """What `kquota maintain` keeps, and for how long."""
 
     retention: dict[str, Duration] = field(
         default_factory=lambda: {
@@ -211,9 +211,9 @@ class Maintain(Section):
             **dict.fromkeys(("decisions", "violations"), Duration(400 * _DAY)),
         }
     )
-    """By table; whole UTC dates older than this are deleted. Tables that are not named are kept for ever."""
+    """Retention by table: whole UTC dates older than this are deleted. Tables without an entry are kept forever."""
     file_retention: Duration = Duration(7 * _DAY)
-    """How long a file that was replaced or deleted stays for those who still read it."""
+    """How long a replaced or deleted file stays for readers of older snapshots."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,56 +221,56 @@ class Metrics(Section):
     """The job's own endpoint for Prometheus."""
 
     port: int = 0
-    """0 for none."""
+    """0 for no endpoint."""
     address: str = "127.0.0.1"
-    """Where to listen; 0.0.0.0 for all addresses of the machine."""
+    """Address to listen on; 0.0.0.0 for all addresses of the machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectJmx(Section):
-    """The JMX collector, `kquota collect jmx`, and what the job has to know of other collectors."""
+    """The JMX collector, `kquota collect jmx`, and what the job needs for messages of other collectors."""
 
     source: Literal["jolokia", "prometheus"] = "jolokia"
-    """What answers at the addresses: Jolokia's agents, or pages of jmx_exporter, as those of MSK Open Monitoring."""
+    """What runs at the addresses: Jolokia's agents, or jmx_exporter pages such as those of MSK Open Monitoring."""
     brokers: dict[str, str] = field(default_factory=dict)
-    """An agent's address by broker id, e.g. http://kafka1:8778/jolokia; tells the broker of any collector's message."""
+    """Agent addresses by broker id, e.g. http://kafka1:8778/jolokia; they also identify the broker of a message."""
     types: dict[str, str] = field(default_factory=dict)
-    """MBean types by metric name, where Telegraf's name does not tell: produce or fetch."""
+    """MBean types (produce or fetch) by metric name, for Telegraf names that do not contain the type."""
     interval: Duration = Duration(5_000)
     client_id: str = "kquota-collect"
     user: str = ""
     password: str = field(default="", repr=False)
-    """Of the agents; none if the user is empty."""
+    """Password of the agents; unused if the user is empty."""
     options: dict[str, str] = field(default_factory=dict, repr=False)
     """Further producer properties, e.g. security.protocol, sasl.password."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collect(Section):
-    """Collectors that we bring."""
+    """Collectors that are part of kquota."""
 
     jmx: CollectJmx = field(default_factory=CollectJmx)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Enforcement(Section):
-    """How decisions become quotas. What to decide, and how far to go, is in the policy file."""
+    """How decisions become quotas. The policy file contains what to decide and the bounds."""
 
     policy_file: str = "conf/policy.yaml"
     approval: Literal["anyone", "second_person"] = "anyone"
-    """Who may approve a plan: anyone, or only somebody else than who planned it."""
+    """Who may approve a plan: anyone, or only a person other than its author."""
     trigger: Duration = Duration(10_000)
-    """How often the job looks, at most; where nothing is decided, half as often."""
+    """Shortest time between two checks of the job; twice as long while no decisions arrive."""
     lease_time: Duration = Duration(15_000)
-    """After so long without a sign of life another enforcer may act; ZooKeeper: the session's time limit."""
+    """Silence of an enforcer after which another one may act; with ZooKeeper the session's time limit."""
     allow_open_nodes: bool = False
-    """Without quotas.zookeeper_login whoever reaches ZooKeeper may take the lease, or end it: only if asked for."""
+    """Run without quotas.zookeeper_login, although anyone who reaches ZooKeeper may then take or end the lease."""
     lease_topic: str = "kquota.lease"
-    """With quotas.source admin: the topic of one partition that says who may act; made if missing."""
+    """With quotas.source admin: the topic of one partition that decides which enforcer may act; made if missing."""
     decision_topic: str = ""
-    """Compacted topic that tells gateways the quotas, made if missing."""
+    """Compacted topic that publishes the quotas for gateways; made if missing."""
     gate_silence: Duration = Duration(30_000)
-    """After so long without a heartbeat a gate that follows the topic is stale."""
+    """Time without a heartbeat after which a gate that follows the topic is stale."""
     options: dict[str, str] = field(default_factory=dict, repr=False)
     """Client properties of the enforcer; empty for `kafka.options`."""
     zookeeper_login: ZooKeeperLogin = field(default_factory=ZooKeeperLogin)
@@ -279,13 +279,13 @@ class Enforcement(Section):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route(Section):
-    """Which events go to one receiver. With users or client ids, only those about a bucket or quota of theirs."""
+    """The events for one receiver. With users or client ids: only events about their buckets and quotas."""
 
     users: tuple[str, ...] = ()
     """Regular expressions of RE2 for whole names, as in the policy file."""
     client_ids: tuple[str, ...] = ()
     events: tuple[News, ...] = ()
-    """Empty: all."""
+    """Kinds of events; empty for all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -299,7 +299,7 @@ class Webhook(Route):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slack(Route):
-    """An incoming webhook of Slack; its URL is the secret."""
+    """An incoming webhook of Slack; its URL is a secret."""
 
     kind: Literal["slack"]
     url: str = field(repr=False)
@@ -307,11 +307,11 @@ class Slack(Route):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alertmanager(Route):
-    """The API v2 of an Alertmanager, which groups and limits by itself."""
+    """The API v2 of an Alertmanager, which groups and limits messages itself."""
 
     kind: Literal["alertmanager"]
     url: str = field(repr=False)
-    """Without `/api/v2/alerts`."""
+    """The address without `/api/v2/alerts`."""
     user: str = ""
     password: str = field(default="", repr=False)
 
@@ -332,43 +332,43 @@ class Mail(Route):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notifications(Section):
-    """What `kquota notify` sends, and to whom."""
+    """The events that `kquota notify` sends, and their receivers."""
 
     interval: Duration = Duration(15_000)
     least_delay: Duration = Duration(10_000)
-    """Total delay from which on a violation is news."""
+    """Minimum total delay of a violation that is sent."""
     least_used_percent: float = 0.0
-    """Likewise its highest percent of the limit."""
+    """Minimum peak usage of a violation that is sent, percent of the limit."""
     behind_after: Duration = Duration(300_000)
-    """Age of the newest line, verdict or quotas from which on the audit is behind."""
+    """Age of the newest line, verdict or quotas from which the audit counts as behind."""
     group_wait: Duration = Duration(30_000)
     """How long events are collected for one message."""
     messages_per_hour: int = 20
-    """Of one route; events beyond it wait, and share the next message."""
+    """Maximum messages per hour and route; further events wait, and share the next message."""
     routes: dict[str, Webhook | Slack | Alertmanager | Mail] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Serve(Section):
-    """Who may look at the pages of `kquota serve`."""
+    """Access to the pages of `kquota serve`."""
 
     token: str = field(default="", repr=False)
-    """Opens every page, 16 characters or more; empty for none."""
+    """Token that opens every page, 16 characters or more; empty for none."""
     user_header: str = ""
-    """In which a reverse proxy names the user, e.g. X-Forwarded-User; empty for none."""
+    """Header in which a reverse proxy names the user, e.g. X-Forwarded-User; empty for none."""
     proxy_secret: str = field(default="", repr=False)
     """The proxy sends it as X-Kquota-Proxy-Secret, 16 characters or more; without it the user header is ignored."""
     proxies: tuple[str, ...] = ("127.0.0.1", "::1")
-    """Addresses whose header counts."""
+    """Addresses of proxies from which the user header is accepted."""
     hosts: tuple[str, ...] = ()
-    """Host names by which browsers open the pages, beside loopback and the address that it listens on."""
+    """Host names by which browsers open the pages, besides loopback and the address that it listens on."""
     operators: tuple[str, ...] = ()
-    """Users of that header who see every page; all others see their own."""
+    """Users of that header who may see every page; all others see only their own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tables(Section):
-    """The section `tables`, where it is more than a location."""
+    """The section `tables`, if it is more than a location."""
 
     location: str = ".kquota/tables"
     requests: Literal["all", "throttled", "unreadable"] = "all"
@@ -381,10 +381,10 @@ class Settings(Section):
     cluster_id: str = "kafka"
     tables: str = ".kquota/tables"
     kept_requests: Literal["all", "throttled", "unreadable"] = field(default="all", metadata=NO_KEY)
-    """`tables.requests` of the file: which lines the table `requests` keeps a row for."""
+    """`tables.requests` of the file: the lines that have a row of their own in the table `requests`."""
     checkpoints: str = ".kquota/checkpoints"
     storage_options: dict[str, str] = field(default_factory=dict, repr=False)
-    """Access to an object store, under deltalake's names; `io.storage` says what Spark gets."""
+    """Access to an object store, under deltalake's names; `store.storage` translates them for Spark."""
     kafka: Kafka = field(default_factory=Kafka)
     quotas: Quotas = field(default_factory=Quotas)
     broker: Broker = field(default_factory=Broker)
@@ -396,5 +396,5 @@ class Settings(Section):
     enforcement: Enforcement = field(default_factory=Enforcement)
     notifications: Notifications = field(default_factory=Notifications)
     file: str = field(default="", compare=False, metadata=NO_KEY)
-    """Path of the file that they come from, for messages; empty for the built-in ones."""
+    """Path of the settings file, for messages; empty for the built-in defaults."""
     serve: Serve = field(default_factory=Serve)

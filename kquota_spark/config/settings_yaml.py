@@ -12,7 +12,7 @@ from kquota_spark.errors import UserError
 
 _MAX_BYTES = 1_000_000
 _MOST_VALUES = 100_000
-"""Maximum number of keys and values in a settings file: each takes 8 us to read, and a refusal 2 s at most."""
+"""Maximum number of keys and values in a settings file: each takes 8 us to read, so a refusal takes 2 s at most."""
 _TEXT = "tag:yaml.org,2002:str"
 
 
@@ -24,7 +24,7 @@ class SettingsLoader(BoundedLoader):
         self._values = 0
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        """A node of the file; no alias, no tag, and not one too many."""
+        """Compose the next node; refuse aliases, tags, and more than the maximum number of nodes."""
         event: Any = self.peek_event()
         self._values += 1
         if self._values > _MOST_VALUES:
@@ -32,13 +32,13 @@ class SettingsLoader(BoundedLoader):
             raise yaml.MarkedYAMLError(problem=problem, problem_mark=event.start_mark)
         if self.check_event(yaml.AliasEvent):
             raise yaml.MarkedYAMLError(problem="aliases are not allowed", problem_mark=event.start_mark)
-        if event.tag not in (None, _TEXT):  # YAML's own error names it: it may be a password without quotes
+        if event.tag not in (None, _TEXT):  # YAML's own error shows it: it may be a password without quotes
             problem = "a value that begins with ! is a tag, expected it in quotes"
             raise yaml.MarkedYAMLError(problem=problem, problem_mark=event.start_mark)
         return super().compose_node(parent, index)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """A mapping whose keys are names, each there once."""
+        """A mapping; each key has to be a name that occurs once."""
         seen = set()
         for key_node, _ in node.value:
             if not isinstance(key_node, yaml.ScalarNode):
@@ -52,10 +52,10 @@ class SettingsLoader(BoundedLoader):
 
 
 def yaml_of(path: Path) -> Any:
-    """What YAML makes of a file.
+    """The parsed YAML of a file.
 
     Raises:
-        UserError: the file cannot be read, is too large, or is not YAML as settings have it.
+        UserError: the file cannot be read, is too large, or is not valid YAML for settings.
     """
     try:
         if path.stat().st_size > _MAX_BYTES:
@@ -68,5 +68,5 @@ def yaml_of(path: Path) -> Any:
         where = f"line {mark.line + 1}: " if mark else ""
         problem = getattr(error, "problem", None) or "not YAML in UTF-8"
         raise UserError(f"{path}: {where}{problem}") from error
-    except ValueError as error:  # what YAML takes for a date or a number, and is none: 2026-13-01
+    except ValueError as error:  # a value with the form of a date or a number that is not one: 2026-13-01
         raise UserError(f"{path}: {error}") from error

@@ -1,7 +1,7 @@
-"""Values from elsewhere: `${NAME}` of the environment, and `${file:/run/secrets/x}` of a file.
+"""Values from elsewhere: `${NAME}` from the environment, and `${file:/run/secrets/x}` from a file.
 
-So secrets stay out of the settings. What was put in is never read again, and stands in no message. A value that is
-missing is an error for who reads it, and for nobody else: who freezes enforcement needs no login of Kafka.
+So secrets stay out of the settings. A substituted text is not searched for variables again, and no message contains
+it. A missing value is an error only for code that reads it: freezing the enforcement needs no login of Kafka.
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ _MOST_BYTES = 65_536
 
 
 class Missing(str):
-    """A problem: what `${...}` names is not there."""
+    """A problem: the source that `${...}` names is missing or unreadable."""
 
     __slots__ = ()
 
 
 class Later:
-    """A value that names a variable, found when it is first read.
+    """A value that names a variable, resolved when it is first read.
 
     Args:
-        find: gives the value, or appends to the problems that it is given.
+        find: returns the value, or appends to the list of problems that it gets.
     """
 
     def __init__(self, find: Callable[[list[str]], Any]) -> None:
         self._find: Callable[[list[str]], Any] | None = find
         self._value: Any = None
         self.path: Path | None = None
-        """The file that it stands in, for messages."""
+        """The settings file that contains it, for messages."""
 
     def value(self) -> Any:
         """The value.
 
         Raises:
-            UserError: a line for each variable that is missing, and for what is wrong with the value.
+            UserError: a line for each missing variable, and for each mistake in the value.
         """
-        find = self._find  # another thread may be finding it at this moment
+        find = self._find  # another thread may be resolving it at this moment
         if find is not None:
             problems: list[str] = []
             self._value = find(problems)
@@ -64,9 +64,9 @@ class Later:
 
 
 class Section:
-    """A part of the settings: a frozen dataclass whose values may be found only when they are read.
+    """A part of the settings: a frozen dataclass in which values may be resolved only when they are read.
 
-    Who reads a value that is missing gets a UserError. `dataclasses.replace` and `==` read all of them.
+    Reading a missing value raises a UserError. `dataclasses.replace` and `==` read all values.
     """
 
     __slots__ = ()
@@ -76,7 +76,7 @@ class Section:
         return value.value() if isinstance(value, Later) else value
 
     def changed(self, **changes: Any) -> Self:
-        """The same with other values for some fields; none is read."""
+        """A copy with other values for some fields; no value is resolved."""
         return type(self)(**{**unread(self), **changes})
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -84,13 +84,13 @@ class Section:
 
 
 def unread(section: Section) -> dict[str, Any]:
-    """The values of a section by field, a `Later` where one is to be found."""
+    """The values of a section by field; a `Later` for one that is not resolved."""
     names = [each.name for each in fields(section)]  # type: ignore[arg-type]
     return {name: object.__getattribute__(section, name) for name in names}
 
 
 def laters(section: Section) -> Iterator[Later]:
-    """All values that are to be found, of the sections inside too."""
+    """All values that are resolved when read, also those of nested sections."""
     for field_value in unread(section).values():
         for value in field_value.values() if isinstance(field_value, dict) else (field_value,):
             if isinstance(value, Section):
@@ -100,7 +100,7 @@ def laters(section: Section) -> Iterator[Later]:
 
 
 def missing_values(section: Section) -> Iterator[str]:
-    """A line for each value of these settings that cannot be read, and why."""
+    """A line with the reason for each value of these settings that cannot be read."""
     for later in laters(section):
         try:
             later.value()
@@ -124,14 +124,14 @@ def _made(kind: type[Section], values: dict[str, Any]) -> Section:
 
 
 def names_variable(value: Any) -> bool:
-    """Whether a value of YAML has a variable anywhere in it."""
+    """Whether a YAML value contains a variable, at any depth."""
     if isinstance(value, dict | list):
         return any(map(names_variable, value.values() if isinstance(value, dict) else value))
     return isinstance(value, str) and "${" in value
 
 
 def substituted(value: str, where: str, problems: list[str]) -> str:
-    """The value with all variables replaced; a `Missing` is appended for each that is not there, with its key."""
+    """The value with all variables replaced; appends a `Missing`, with its key, for each that cannot be resolved."""
 
     def replace(match: re.Match[str]) -> str:
         path, name = match.groups()
@@ -153,9 +153,9 @@ def _of_file(path: Path) -> str:
 
     Raises:
         OSError: it cannot be read.
-        ValueError: it is none that holds a secret; says what it is, never what is in it.
+        ValueError: it cannot hold a secret; the message never shows its content.
     """
-    # Without waiting, for a FIFO would be waited for.
+    # Non-blocking, because opening a FIFO would wait for a writer.
     number = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     with os.fdopen(number, "rb") as opened:
         found = os.fstat(number)
@@ -171,6 +171,6 @@ def _of_file(path: Path) -> str:
     if not text:
         raise ValueError("empty")
     if found.st_mode & stat.S_IROTH:
-        # Not refused: orchestrators mount secrets like this into a container of one user.
+        # Not refused: orchestrators mount secrets with this mode into containers of one user.
         print(f"warning: {path} can be read by every user: chmod o-r", file=sys.stderr)
     return text

@@ -1,4 +1,4 @@
-"""What is wrong with the topics that a settings file gives."""
+"""Checks of the topics in a settings file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MOST_ID = 2**31 - 1
 
 
 def topic_problems(given: Mapping[str, Any]) -> Iterator[str]:
-    """Problems of what a file gives under `kafka:`, each beginning with its key."""
+    """Problems in the section `kafka` of a file, each beginning with its key."""
     chosen = [key for key in _TOPIC_CHOICES if given.get(key)]
     if len(chosen) > 1:
         yield f"{chosen[1]}: stands beside {chosen[0]}, expected one of {', '.join(_TOPIC_CHOICES)}: delete the others"

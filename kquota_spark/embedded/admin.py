@@ -1,7 +1,7 @@
-"""Topics and quotas of an embedded cluster, set by Kafka's Admin API as an administrator does.
+"""Sets topics and quotas of an embedded cluster by Kafka's Admin API, like an administrator.
 
-Quotas go by AlterClientQuotas (KIP-546). With KRaft there is no other way. A broker in ZooKeeper mode takes it too,
-from 2.6 on.
+Quotas are set by AlterClientQuotas (KIP-546), the only way with KRaft. Brokers in ZooKeeper mode accept it from 2.6
+on.
 """
 
 from __future__ import annotations
@@ -34,10 +34,15 @@ def create_topics(
     *,
     config: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
-    """Create topics with so many partitions each and wait until they have leaders; existing ones stay.
+    """Create topics and wait until they have leaders; existing topics stay.
+
+    Args:
+        cluster: a running cluster.
+        partitions: number of partitions by topic.
+        config: settings of the topics, by Kafka's keys.
 
     Raises:
-        UserError: the broker refused, or leaders did not come in time.
+        UserError: the broker refused, or a partition has no leader in time.
     """
     from confluent_kafka import KafkaError
     from confluent_kafka.cimpl import NewTopic
@@ -78,20 +83,20 @@ def alter_quota(
     client_id: Name = None,
     ip: Name = None,
 ) -> int:
-    """Set limits of one entity, and wait until a broker tells them; those that are not named stay as they are.
+    """Set limits of one entity, and wait until a broker reports them; its other limits stay as they are.
 
     Args:
-        cluster: a running one.
-        limits: per second, by Kafka's own key, e.g. `producer_byte_rate`; None removes the key.
-        user: raw name or DEFAULT; with a client id the pair.
+        cluster: a running cluster.
+        limits: limits per second, by Kafka's own key, e.g. `producer_byte_rate`; None removes the key.
+        user: raw name or DEFAULT; together with a client id it names the pair.
         client_id: raw name or DEFAULT.
         ip: an address or DEFAULT, without a user and a client id.
 
     Returns:
-        When the answer came, in epoch ms. A KRaft broker acts on it at about the same moment.
+        Time of the broker's answer, epoch ms. A KRaft broker acts on the limits at about the same moment.
 
     Raises:
-        UserError: the broker refused, with its words.
+        UserError: the broker refused; the message contains its reason.
     """
     entity = Entity(user, client_id) if ip is None else IpEntity(ip)
     admin = QuotaAdmin(cluster.bootstrap_servers, cluster.client_settings(), timeout_ms=_QUOTAS_TIMEOUT_MS)

@@ -1,8 +1,8 @@
 """A real ZooKeeper and N real Kafka brokers, or one real KRaft node, on this machine.
 
-`embedded_cluster` is for tests and the demo: everything that it started is gone when it is left, and also
-when this process is killed. Every server has a directory of its own (`zookeeper/`, `broker-1/`, ...) with its
-configuration, its data and its logs; the same directory can be used again later and keeps its topics.
+`embedded_cluster` is for tests and the demo. Its servers end when its block ends, and also when this process is killed.
+Every server has its own directory (`zookeeper/`, `broker-1/`, ...) with its configuration, data and logs. The same
+directory can be used again later and keeps its topics.
 """
 
 from __future__ import annotations
@@ -23,29 +23,28 @@ from kquota_spark.process.processes import ProcessId
 
 _STOP_GRACE_S = 15.0
 _UP_WITHIN_S = 180.0
-# The broker's session is 6 s long; a busy machine may take longer to notice that it is over.
+# A broker's session lasts 6 s; a busy machine may take longer to notice its end.
 _FORGOTTEN_WITHIN_S = 60.0
 _PORT_ATTEMPTS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """One broker as it runs now; after a restart it has another pid."""
+    """One broker in its present state; after a restart it has another pid."""
 
     id: int
     port: int
     pid: int
     request_log: Path
     jolokia_url: str = ""
-    """Where its JMX is read by HTTP; empty without an agent."""
+    """Address of its Jolokia agent, for JMX by HTTP; empty without an agent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
     """A running ZooKeeper with its brokers, or a KRaft node.
 
-    The servers are named `"zookeeper"` or by the id of a broker in `start` and `is_running`. A broker keeps its port
-    over restarts.
+    `start` and `is_running` take `"zookeeper"` or the id of a broker. A broker keeps its port after a restart.
     """
 
     directory: Path
@@ -61,29 +60,29 @@ class Cluster:
 
     @property
     def has_zookeeper(self) -> bool:
-        """Whether ZooKeeper keeps its quotas; with KRaft the brokers do."""
+        """Whether ZooKeeper stores the quotas; with KRaft the brokers do."""
         return self.servers[0].name == ZOOKEEPER
 
     @property
     def zookeeper_connect(self) -> str:
-        """The address of ZooKeeper; a KRaft cluster has none."""
+        """The address of ZooKeeper; raises a ValueError for a KRaft cluster, which has none."""
         if not self.has_zookeeper:
             raise ValueError("a KRaft cluster has no ZooKeeper")
         return f"127.0.0.1:{self._server(ZOOKEEPER).port}"
 
     @property
     def brokers(self) -> tuple[Broker, ...]:
-        """The brokers with the pids that they have, or had last."""
+        """The brokers, with their present or last pids."""
         return tuple(
             Broker(one.broker_id, one.port, self.pids[one.name].pid, one.request_log, one.jolokia_url)
             for one in self._brokers
         )
 
     def client_settings(self, user: str | None = None) -> dict[str, str]:
-        """What a confluent-kafka client needs to connect.
+        """The properties with which a confluent-kafka client connects.
 
         Args:
-            user: who logs in; None is the brokers' own user. Without users everyone is ANONYMOUS.
+            user: user to log in as; None is the brokers' own user. Without users everyone is ANONYMOUS.
         """
         settings = {"bootstrap.servers": self.bootstrap_servers}
         if self.users:
@@ -93,7 +92,7 @@ class Cluster:
         return settings
 
     def start(self, server: int | str) -> None:
-        """Start a stopped or killed server again and wait until it answers; nothing if it runs."""
+        """Start a stopped or killed server again and wait until it answers; do nothing if it runs."""
         if not self.is_running(server):
             found = self._server(server)
             if found.name == ZOOKEEPER:
@@ -102,12 +101,12 @@ class Cluster:
                 self._start_brokers([found])
 
     def is_running(self, server: int | str) -> bool:
-        """Whether the server's process runs (a paused one does)."""
+        """Whether the server's process runs; a paused process counts as running."""
         pid = self.pids.get(self._server(server).name)
         return pid is not None and processes.is_running(pid)
 
     def start_all(self) -> None:
-        """Start what does not run, ZooKeeper first."""
+        """Start all servers that do not run, ZooKeeper first."""
         if self.has_zookeeper:
             self.start(ZOOKEEPER)
         stopped = [server for server in self._brokers if not self.is_running(server.name)]
@@ -115,13 +114,13 @@ class Cluster:
             self._start_brokers(stopped)
 
     def stop_all(self) -> None:
-        """Stop the brokers, then ZooKeeper, which they need to say goodbye."""
+        """Stop the brokers, then ZooKeeper, which they need for a clean shutdown."""
         brokers = {name for name in self.pids if name != ZOOKEEPER}
         for group in (brokers, self.pids.keys() - brokers):
             processes.stop([self.pids[name] for name in group], grace_s=_STOP_GRACE_S)
 
     def kill_all(self) -> None:
-        """Kill every server, as a crash of the machine would."""
+        """Kill every server, like a crash of the machine."""
         processes.kill(list(self.pids.values()))
 
     @property
@@ -140,8 +139,8 @@ class Cluster:
         self._wait_until_up(server, answers)
 
     def _start_brokers(self, servers: list[Server]) -> None:
-        """Start brokers at the same time; wait until all answer, and know each other and their topics."""
-        # A KRaft node answers nobody before it has caught up with its topics.
+        """Start brokers at the same time; wait until all answer, and list each other and their topics."""
+        # A KRaft node does not answer before it has caught up with its topics.
         topics: set[str] = set()
         if self.has_zookeeper:
             with readiness.connected(self.zookeeper_connect) as zookeeper:
@@ -170,16 +169,16 @@ class Cluster:
 def embedded_cluster(
     directory: Path, brokers: int = 1, *, settings: BrokerSettings | None = None, jars: Jars | None = None
 ) -> Iterator[Cluster]:
-    """Run the servers for as long as the block runs; nothing of them outlives this process.
+    """Run a cluster while the block runs; no server outlives this process.
 
     Args:
-        directory: where everything is kept; made if it is not there.
-        brokers: how many; their ids are 1, 2, ...
-        settings: what to choose about them.
+        directory: folder for all files of the cluster; created if missing.
+        brokers: number of brokers; their ids are 1, 2, ...
+        settings: settings of the brokers; None for the defaults.
         jars: the class path, which decides the version; None takes the fetched ones of `conf/ivy.xml`.
 
     Raises:
-        UserError: no jars, no Java, or a server that does not start, with what it said last.
+        UserError: jars or Java are missing, or a server does not start; the message has its last output.
     """
     with processes.watchdog() as group:
         cluster = start_cluster(directory, brokers, group, settings, jars)
@@ -196,9 +195,17 @@ def embedded_cluster(
 def start_cluster(
     directory: Path, brokers: int, group: int, settings: BrokerSettings | None, jars: Jars | None = None
 ) -> Cluster:
-    """Start a cluster that nobody stops but the caller; nothing is left running if it fails.
+    """Start a cluster that only the caller stops; if the start fails, all its servers are killed.
 
-    Its servers are in the process group of a watchdog. For the rest see `embedded_cluster`.
+    Args:
+        directory: folder for all files of the cluster; created if missing.
+        brokers: number of brokers; their ids are 1, 2, ...
+        group: process group of a watchdog, in which the servers run.
+        settings: settings of the brokers; None for the defaults.
+        jars: the class path, which decides the version; None takes the fetched ones of `conf/ivy.xml`.
+
+    Raises:
+        UserError: as for `embedded_cluster`.
     """
     chosen, root = settings or BrokerSettings(), directory.resolve()
     class_path = jars or find_jars()
@@ -222,5 +229,5 @@ def start_cluster(
 
 
 def logged_lines(log: Path) -> list[bytes]:
-    """All whole lines of a request log, old to new: what follows the last line end is still being written."""
+    """All complete lines of a request log, oldest first; text after the last line end is still being written."""
     return log.read_bytes().rpartition(b"\n")[0].splitlines()

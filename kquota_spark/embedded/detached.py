@@ -1,7 +1,7 @@
-"""A cluster that runs on after the command that started it, described by a state file in its directory.
+"""A cluster that keeps running after the command that started it; a state file in its directory describes it.
 
-The state file names every process by its id and the moment it started: `down` never signals a process that
-merely got the number of a broker that is long gone.
+The state file contains the id and the start time of every process. So `down` never signals a process that merely got
+the id of a broker that ended long ago.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ STATE_FILE = "cluster.json"
 
 
 def up(directory: Path, brokers: int | None = None, *, is_kraft: bool = False) -> tuple[Cluster, bool]:
-    """Start a cluster, or what has died of it; the second value says whether anything had to be started.
+    """Start a cluster, or those of its servers that have died; return it, and whether anything was started.
 
-    Without a number of brokers they are as many as are there already, at least one. A directory keeps its kind.
+    Without a number of brokers the directory decides: as many as it holds, at least one. It keeps its kind.
 
     Raises:
-        UserError: it is up with another number of brokers, it is of the other kind, or a server does not start.
+        UserError: it runs with another number of brokers, is of the other kind, or a server does not start.
     """
     settings = BrokerSettings(kraft=_is_kraft(directory, is_asked=is_kraft))
     if settings.kraft and brokers not in (None, 1):
         raise UserError("a KRaft cluster here is one node: leave the number of brokers out")
-    # The watchdog guards the start only: if this process is killed before the state file tells of the
-    # servers, nobody would know of them.
+    # The watchdog guards only the start: if this process is killed before it has written the state file,
+    # the servers would run on unknown.
     with _only_one(directory), processes.watchdog() as group:
         cluster = read_cluster(directory)
         if cluster is None or not any(map(cluster.is_running, cluster.pids)):
@@ -52,14 +52,14 @@ def up(directory: Path, brokers: int | None = None, *, is_kraft: bool = False) -
             try:
                 cluster.start_all()
             finally:
-                # Even half a repair has new processes, which `down` has to know.
+                # Even a partial restart has new processes, and `down` needs their ids.
                 _write(cluster)
         _write(cluster)
         return cluster, True
 
 
 def _is_kraft(directory: Path, *, is_asked: bool) -> bool:
-    """The kind of the cluster that the directory holds; of a new one what is asked for."""
+    """Whether the cluster in a directory is of the kind KRaft; for a new one, whether KRaft is asked for."""
     if (directory / ZOOKEEPER).exists():
         if is_asked:
             raise UserError(f"{directory} holds a cluster with ZooKeeper: name another directory with --dir")
@@ -68,7 +68,7 @@ def _is_kraft(directory: Path, *, is_asked: bool) -> bool:
 
 
 def down(directory: Path) -> bool:
-    """Stop the cluster; false if there was none."""
+    """Stop the cluster; return false if none was running."""
     if not (directory / STATE_FILE).exists():
         return False
     with _only_one(directory):
@@ -117,7 +117,7 @@ def _write(cluster: Cluster) -> None:
         "servers": servers,
         "users": dict(cluster.users),
     }
-    # With users it holds their passwords.
+    # With users the file contains their passwords.
     write_whole(cluster.directory / STATE_FILE, (json.dumps(state, indent=1) + "\n").encode(), 0o600)
 
 

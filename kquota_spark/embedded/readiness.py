@@ -1,4 +1,4 @@
-"""Whether a server answers, and what ZooKeeper knows; waiting is bounded, and a failure shows what was said last."""
+"""Checks that servers answer, and reads ZooKeeper's state; waits are bounded, and a failure shows the last output."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _LAST_LINES = 12
 _PORT_TAKEN = "Address already in use"
-# An attempt that a busy machine lets time out takes ten seconds: there is time for some.
+# An attempt that times out on a busy machine takes ten seconds: this leaves time for several.
 _CONNECTED_WITHIN_S = 60.0
 _SESSION_TIMEOUT_MS = 10_000
 _quiet = logging.getLogger(__name__)
@@ -27,7 +27,7 @@ _quiet.setLevel(logging.CRITICAL)
 
 
 class PortTakenError(UserError):
-    """Another process took the port between our choice of it and the server's start."""
+    """Another process took the port after it was chosen and before the server started."""
 
 
 def wait_until_up(
@@ -36,14 +36,14 @@ def wait_until_up(
     """Wait until a server answers.
 
     Args:
-        name: of the server, for errors.
-        process: it; nobody waits for a process that has ended.
-        log: its output, of which an error shows the last lines.
-        answers: whether the server answers now.
-        within_s: longest wait, s.
+        name: name of the server, for errors.
+        process: the server's process; the wait stops if it ends.
+        log: file with its output; an error shows the last lines.
+        answers: returns whether the server answers now.
+        within_s: maximum wait, seconds.
 
     Raises:
-        PortTakenError: its port was taken.
+        PortTakenError: another process has its port.
         UserError: it ended, or did not answer in time.
     """
     if wait_for(lambda: answers() or not is_running(process), within_s=within_s) and is_running(process):
@@ -55,7 +55,7 @@ def wait_until_up(
 
 
 def zookeeper_answers(port: int) -> bool:
-    """Whether ZooKeeper says that it is all right."""
+    """Whether ZooKeeper on this port of 127.0.0.1 answers `ruok` with `imok`."""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=2) as connection:
             connection.sendall(b"ruok")
@@ -67,22 +67,22 @@ def zookeeper_answers(port: int) -> bool:
 def broker_knows(
     port: int, client_settings: Mapping[str, str], broker_ids: set[int], topics: set[str]
 ) -> bool:
-    """Whether the broker on this port answers a metadata request and knows these brokers and topics.
+    """Whether the broker on this port answers a metadata request with all these brokers and topics.
 
-    A broker that comes back answers some time before the controller has told it of its topics.
+    A restarted broker answers some time before the controller has sent it its topics.
 
     Args:
-        port: of its client listener on 127.0.0.1.
+        port: port of its client listener on 127.0.0.1.
         client_settings: properties of a client, with the login.
-        broker_ids: all of the cluster.
-        topics: that the broker has to know.
+        broker_ids: ids that the answer has to contain.
+        topics: topics that the answer has to contain.
     """
     from confluent_kafka import KafkaException
 
     address = f"127.0.0.1:{port}"
     config = {**client_settings, "bootstrap.servers": address, "client.id": "kquota-readiness"}
     try:
-        # An open port first: librdkafka would keep a thread busy with one that is closed.
+        # Check for an open port first: librdkafka would keep a thread busy with a closed one.
         with socket.create_connection(("127.0.0.1", port), timeout=2):
             answer = kafka_clients.admin(config).list_topics(timeout=5)
     except (OSError, KafkaException):
@@ -92,7 +92,7 @@ def broker_knows(
 
 @contextlib.contextmanager
 def connected(zookeeper_connect: str) -> Iterator[KazooClient]:
-    """A client connected to the embedded ZooKeeper for as long as the block runs.
+    """A client that is connected to the embedded ZooKeeper while the block runs.
 
     Raises:
         UserError: ZooKeeper does not answer.
@@ -115,7 +115,7 @@ def connected(zookeeper_connect: str) -> Iterator[KazooClient]:
 
 
 def wait_until_forgotten(client: KazooClient, broker_id: int, *, within_s: float) -> None:
-    """Wait until ZooKeeper has forgotten a killed broker: Kafka does not start while it is registered."""
+    """Wait until a killed broker is no longer registered in ZooKeeper: Kafka does not start before that."""
     if not wait_for(lambda: client.exists(f"/brokers/ids/{broker_id}") is None, within_s=within_s):
         raise UserError(
             f"broker {broker_id} is still registered in ZooKeeper: another process runs it, stop that first"
@@ -123,7 +123,7 @@ def wait_until_forgotten(client: KazooClient, broker_id: int, *, within_s: float
 
 
 def existing_topics(client: KazooClient) -> set[str]:
-    """The topics that every broker will know, so not those that are about to be deleted."""
+    """The topics that every broker will list; those with a pending deletion are left out."""
     topics, deleted = (
         set(client.get_children(path)) if client.exists(path) else set()
         for path in ("/brokers/topics", "/admin/delete_topics")

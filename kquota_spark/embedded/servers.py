@@ -1,4 +1,4 @@
-"""What a server needs before it starts: its directory, its configuration, its ports, its command line."""
+"""Prepares a server before its start: directory, configuration, ports, command line."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ from kquota_spark.process.processes import is_running, kill, spawn, wait_for
 
 ZOOKEEPER = "zookeeper"
 _PROPERTIES = "server.properties"
-# The request log has local time without a zone: UTC makes it mean one thing.
+# The request log has local times without a zone: UTC makes them unambiguous.
 _UTC = ("-Duser.timezone=UTC",)
 _AGENT = "-javaagent:"
 _FORMATTED_WITHIN_S = 180.0
 _FIRST, _END = 10_000, 32_768
-"""Below the ports that Linux (from 32768 on) and others (from 49152 on) give to connections that go out.
+"""Range of ports to choose from, below those of outgoing connections: Linux 32768 and up, others 49152 and up.
 
-One of those would be free when it is chosen, and some client's by the time the server binds it; and whoever connects
-again and again to a dead server on such a port is connected to itself one day (TCP's simultaneous open), and holds it.
+A higher port may be free when it is chosen, and taken by a client before the server binds it. Also, a client that
+repeatedly connects to a dead server on such a port may connect to itself (TCP's simultaneous open), and then holds it.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """One JVM: how to start it and where it listens.
+    """One JVM: its command line and its port.
 
-    `format_command` makes the data directory that a KRaft node needs before its first start; else it is empty.
+    `format_command` creates the data directory that a KRaft node needs before its first start; else it is empty.
     """
 
     name: str
@@ -54,12 +54,12 @@ class Server:
 
     @property
     def log(self) -> Path:
-        """Everything that it says, except the request log."""
+        """The file with all its output except the request log."""
         return self.directory / "server.log"
 
     @property
     def request_log(self) -> Path:
-        """Of a broker."""
+        """The file of a broker's request log."""
         return self.directory / "kafka-request.log"
 
     @property
@@ -69,23 +69,23 @@ class Server:
 
     @property
     def jolokia_url(self) -> str:
-        """Where its Jolokia agent listens; empty without one."""
+        """The address of its Jolokia agent; empty without one."""
         agent = next((part for part in self.command if part.startswith(_AGENT)), "")
         return f"http://127.0.0.1:{agent.rpartition('port=')[2]}/jolokia" if agent else ""
 
     @property
     def is_formatted(self) -> bool:
-        """Whether a KRaft node finds its data directory made."""
+        """Whether the data directory of a KRaft node is formatted."""
         return (self.directory / "data" / "meta.properties").is_file()
 
     def format_data(self, group: int | None) -> None:
-        """Make the data directory of a KRaft node that never ran; nothing to do for any other server.
+        """Format the data directory of a KRaft node that never ran; do nothing for any other server.
 
         Args:
-            group: the process group of a watchdog, as of the server itself.
+            group: process group of a watchdog, as for the server itself.
 
         Raises:
-            UserError: it was not formatted, with the log that has the reason.
+            UserError: it was not formatted; the message names the log with the reason.
         """
         if not self.format_command or self.is_formatted:
             return
@@ -99,17 +99,17 @@ class Server:
 def prepare(
     root: Path, brokers: int, settings: BrokerSettings, broker_password: str, jars: Jars
 ) -> tuple[Server, ...]:
-    """Write every configuration file, on fresh ports; ZooKeeper comes first, and nothing is started.
+    """Write all configuration files, with free ports, and return the servers, ZooKeeper first; start nothing.
 
     Args:
-        root: directory; each server gets one below it.
-        brokers: how many; 1 with KRaft.
-        settings: what the brokers are to have.
-        broker_password: of the brokers among each other, where there are users.
+        root: directory of the cluster; each server gets a directory below it.
+        brokers: number of brokers; 1 with KRaft.
+        settings: settings of the brokers.
+        broker_password: password of the brokers' own user; unused without users.
         jars: class paths of the servers.
 
     Raises:
-        UserError: there is no Java.
+        UserError: there is no suitable Java.
         ValueError: more than one node with KRaft.
     """
     if settings.kraft and brokers != 1:
@@ -127,7 +127,7 @@ def prepare(
 def _zookeeper(directory: Path, java: str, port: int, jars: Jars) -> Server:
     logging = plain_logging()
     _write(directory, {"zoo.cfg": zookeeper_properties(port), logging.name: logging.text})
-    # What is lost when the machine loses its power is of no interest here, and a sync can take seconds.
+    # Data may be lost here in a power failure, and a sync can take seconds.
     options = ["-Xmx256m", "-Dzookeeper.forceSync=no", logging.java_option, "-cp", _all_of(jars)]
     main = ["org.apache.zookeeper.server.ZooKeeperServerMain", "zoo.cfg"]
     return Server(directory.name, directory, port, (java, *_UTC, *_performance(), *options, *main))
@@ -148,7 +148,7 @@ def _broker(
     start = (java, *_UTC, *_performance(), "-Xmx512m", logging.java_option, "-cp", class_path)
     format_command: tuple[str, ...] = ()
     if settings.kraft:
-        # A cluster id is 16 random bytes; one that begins with a dash would be taken for an option.
+        # A cluster id is 16 random bytes; an id that begins with a dash would be parsed as an option.
         cluster_id = base64.urlsafe_b64encode(b"\0" + secrets.token_bytes(15)).decode().rstrip("=")
         format_command = (*start, "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", _PROPERTIES)
     command = (start[0], *agent, *start[1:], "kafka.Kafka", _PROPERTIES)
@@ -156,7 +156,7 @@ def _broker(
 
 
 def _agent(port: int, jars: Jars) -> tuple[str, ...]:
-    # Of a class path that was named (another version of Kafka) the agent is the one of conf/ivy.xml.
+    # Another version of Kafka has no agent in its declaration: then take the one of conf/ivy.xml.
     (jar,) = jars.agent or find_jars().agent
     return (f"{_AGENT}{jar.resolve()}=host=127.0.0.1,discoveryEnabled=false,port={port}",)
 
@@ -165,25 +165,25 @@ def _write(directory: Path, files: Mapping[str, str]) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
         path = directory / name
-        # The broker's file holds the passwords of its users.
+        # The broker's file contains the passwords of its users.
         path.touch(mode=0o600)
         path.write_text(text, encoding="ascii")
 
 
 def _performance() -> list[str]:
-    # The variable of Kafka's own scripts; the JVM's defaults without it.
+    # The variable of Kafka's own scripts; without it the JVM's defaults apply.
     return shlex.split(os.environ.get("KAFKA_JVM_PERFORMANCE_OPTS", ""))
 
 
 def _all_of(jars: Jars) -> str:
-    # A wildcard instead of a hundred paths: the command line can be read in ps.
+    # A wildcard instead of a hundred paths keeps the command line readable in ps.
     return str(jars.broker[0].parent / "*")
 
 
 def free_ports(count: int) -> list[int]:
-    """Different ports of 127.0.0.1 that nobody listens on, and no connection of others will take."""
+    """Different free ports of 127.0.0.1, outside the range of outgoing connections."""
     with contextlib.ExitStack() as stack:
-        # All are held until the last is known, so that none is given twice.
+        # All are held until the last one is found, so that none is returned twice.
         found: list[int] = []
         while len(found) < count:
             port = random.randrange(_FIRST, _END)  # noqa: S311 - no secret

@@ -1,11 +1,11 @@
 """The configuration files of the embedded servers, as text.
 
-Every path in them is relative to the server's own directory, which is its working directory: a path with a
-comma or a blank cannot break a property.
+Every path in them is relative to the server's own directory, which is its working directory. So a comma or a blank in
+a path cannot break a property.
 
-Servers log through log4j 1 up to Kafka 3.9, through log4j2 from 4.0 on. The request logger is Kafka's own of
-`config/log4j.properties` and `config/log4j2.yaml`, at DEBUG. Its file does not roll by the hour as theirs does: who
-reads it while the clock strikes would find it nearly empty.
+Servers log through log4j 1 up to Kafka 3.9, and through log4j2 from 4.0 on. The request logger is that of Kafka's
+`config/log4j.properties` and `config/log4j2.yaml`, at DEBUG. Unlike Kafka's, its file does not roll every hour: after
+a roll a reader would find it nearly empty.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from pathlib import Path
 
 from kquota_spark.kafka.client_properties import quoted
 
-# The brokers themselves log in as this user when there are users.
+# User of the brokers' own logins, if there are users.
 BROKER_USER = "kquota-broker"
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerSettings:
-    """What a test or the demo may choose about its brokers.
+    """Settings of the brokers that a test or the demo may choose.
 
     Attributes:
-        users: passwords by name; with any, clients log in with SASL/PLAIN, without, everyone is ANONYMOUS.
-        request_log_bytes: roll the request log at this size; None keeps it in one file.
-        request_log_files: how many rolled files are kept; only with `request_log_bytes`.
-        properties: anything else for server.properties; wins over what is set here.
-        class_path: jars in front of Kafka's own, e.g. with the class that a property names.
-        jolokia: brokers give their JMX by HTTP, through Jolokia's agent on a port of its own.
+        users: passwords by name; with users clients log in by SASL/PLAIN, without them everyone is ANONYMOUS.
+        request_log_bytes: size at which the request log rolls; None keeps it in one file.
+        request_log_files: number of rolled files to keep; only with `request_log_bytes`.
+        properties: further entries of server.properties; they override those set here.
+        class_path: jars before Kafka's own, e.g. with a class that a property names.
+        jolokia: whether brokers serve JMX by HTTP, through Jolokia's agent on a separate port.
         kraft: one node that is broker and controller, instead of ZooKeeper and brokers.
     """
 
@@ -50,7 +50,7 @@ def zookeeper_properties(port: int) -> str:
             "dataDir": "data",
             "clientPort": str(port),
             "clientPortAddress": "127.0.0.1",
-            # Short ticks let a test ask for a session that expires within a second.
+            # Short ticks allow a test to use a session that expires within a second.
             "tickTime": "500",
             "maxSessionTimeout": "60000",
             "maxClientCnxns": "0",
@@ -72,14 +72,14 @@ _INTERNAL_TOPICS = {
 def broker_properties(
     broker_id: int, port: int, other_port: int, settings: BrokerSettings, broker_password: str
 ) -> str:
-    """The text of server.properties; on the other port ZooKeeper listens, or with KRaft the controller beside it.
+    """The text of server.properties.
 
     Args:
         broker_id: unique within the cluster.
-        port: of the client listener.
-        other_port: of ZooKeeper, or with KRaft of the controller's listener.
-        settings: what a broker is to have.
-        broker_password: of the brokers among each other, where there are users.
+        port: port of the client listener.
+        other_port: port of ZooKeeper, or with KRaft of the node's controller listener.
+        settings: settings of the broker.
+        broker_password: password of the brokers' own user; unused without users.
     """
     protocol = "SASL_PLAINTEXT" if settings.users else "PLAINTEXT"
     listeners = [f"{protocol}://127.0.0.1:{port}"]
@@ -93,15 +93,15 @@ def broker_properties(
         "log.index.size.max.bytes": "1048576",
         "auto.create.topics.enable": "false",
         "group.initial.rebalance.delay.ms": "0",
-        # Logs of the past, with their times, are test data here.
+        # Test data may have message times far in the past, which must not expire.
         "log.retention.ms": "-1",
-        # As the audit wants its topics.
+        # The audit requires this for its topics.
         "log.message.timestamp.type": "LogAppendTime",
         **_INTERNAL_TOPICS,
         "num.network.threads": "2",
         "num.io.threads": "4",
         "background.threads": "2",
-        # Brokers that stop together cannot hand over to each other: one try, or it takes fifteen seconds.
+        # Brokers that stop together cannot hand over their partitions: more than one try would take 15 s.
         "controlled.shutdown.max.retries": "1",
         "controlled.shutdown.retry.backoff.ms": "200",
     }
@@ -119,7 +119,7 @@ def _with_zookeeper(broker_id: int, port: int) -> dict[str, str]:
     return {
         "broker.id": str(broker_id),
         "zookeeper.connect": f"127.0.0.1:{port}",
-        # A killed broker stays registered until its session ends, and only then may it start again.
+        # A killed broker stays registered until its session ends, and can start again only then.
         "zookeeper.session.timeout.ms": "6000",
         "zookeeper.connection.timeout.ms": "60000",
     }
@@ -134,14 +134,14 @@ def _with_kraft(broker_id: int, port: int) -> dict[str, str]:
         "listener.security.protocol.map": (
             "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT"
         ),
-        # A killed node may register again only when its session is over.
+        # A killed node can register again only when its session has ended.
         "broker.session.timeout.ms": "3000",
         "broker.heartbeat.interval.ms": "500",
     }
 
 
 def jaas_line(users: Mapping[str, str], broker_password: str) -> str:
-    """The login module of SASL/PLAIN with every user; names and passwords may hold any character."""
+    """The JAAS line of SASL/PLAIN with all users; names and passwords may contain any character."""
     options = {"username": BROKER_USER, "password": broker_password, f"user_{BROKER_USER}": broker_password}
     options |= {f"user_{name}": password for name, password in users.items()}
     module = "org.apache.kafka.common.security.plain.PlainLoginModule required"
@@ -149,7 +149,7 @@ def jaas_line(users: Mapping[str, str], broker_password: str) -> str:
 
 
 def java_properties(properties: Mapping[str, str]) -> str:
-    """The text of a properties file; Java reads Latin-1, so what is not ASCII is escaped in values."""
+    """The text of a properties file; Java reads it as Latin-1, so non-ASCII characters in values are escaped."""
     import javaproperties
 
     return javaproperties.dumps(properties, timestamp=False)
@@ -203,7 +203,7 @@ _YAML_BY_SIZE = """\
 
 @dataclass(frozen=True, slots=True)
 class LoggingFile:
-    """A configuration file and the option of Java that names it."""
+    """A logging configuration, and the Java option that names its file."""
 
     name: str
     text: str
@@ -211,12 +211,12 @@ class LoggingFile:
 
 
 def plain_logging() -> LoggingFile:
-    """What ZooKeeper has: everything on stdout."""
+    """The logging configuration of ZooKeeper: everything to stdout."""
     return _log4j(_OUTPUT)
 
 
 def request_logging(settings: BrokerSettings, class_path: Sequence[Path]) -> LoggingFile:
-    """What a broker has, for the log4j that is on its class path."""
+    """The logging configuration of a broker, for the version of log4j on its class path."""
     is_rolled = settings.request_log_bytes is not None
     sizes = {"bytes": settings.request_log_bytes, "files": settings.request_log_files}
     if any(jar.name.startswith("log4j-core-2") for jar in class_path):

@@ -1,4 +1,4 @@
-"""Enforcement: decisions become quotas. Plan, guard, apply, verify; pure, behind the ports of `enforce.ports`.
+"""Enforcement turns decisions into quotas: plan, guard, apply, verify. Pure code, behind the ports of `enforce.ports`.
 
 Rooms, in reading order: policies.
 

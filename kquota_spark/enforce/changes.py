@@ -1,4 +1,4 @@
-"""What enforcement deals with: one quota, what a policy wants of it, and what was there before."""
+"""The data of enforcement: a quota, the change that a policy proposes, its evidence, and the rows of the log."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.quota_types import QuotaKey
 
 OVERRIDE = "override"
-"""The policy under which a person's own change stands in the log."""
+"""The policy name in the log of a change that a person requested."""
 
 
 class Quota(NamedTuple):
@@ -23,12 +23,12 @@ class Quota(NamedTuple):
 
 
 def name_of(quota: Quota) -> tuple[str, str]:
-    """What quotas are ordered by."""
+    """The sort key of a quota: entity, then quota key."""
     return str(quota.entity), quota.key.value
 
 
 class Mode(IntEnum):
-    """How far a policy may go; overall and per policy, and the lower one counts."""
+    """How far a policy may go. There is one mode for all and one per policy; the lower one applies."""
 
     OFF = 0
     OBSERVE = 1
@@ -38,11 +38,11 @@ class Mode(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """The stretch of decisions that a proposal rests on; a guard reads it, people see it.
+    """The period of decisions on which a proposal is based. The guards and the plan page read it.
 
-    `seconds` counts those judged in the stretch, `certain_seconds` each of them for the share of its verdicts that
-    are certain, if the rules were as new as they. `throttled_seconds` are those in which the quota held clients back:
-    what was used then says nothing of what was wanted.
+    `seconds` counts the judged seconds of the period. `certain_seconds` counts each of them by the share of its
+    verdicts that are certain, if the rules were known through that second. `throttled_seconds` are those in which the
+    quota throttled clients: the rate used then does not show the rate that was wanted.
     """
 
     from_ms: int
@@ -51,20 +51,20 @@ class Evidence:
     certain_seconds: int
     throttled_seconds: int
     numbers: Mapping[str, float] = field(default_factory=dict)
-    """What else a person would ask for, by name with unit, e.g. peak_rate_per_s."""
+    """Other figures for people, by name with unit, e.g. peak_rate_per_s."""
 
     @property
     def is_over_budget(self) -> bool:
-        """What was used is over a budget; where clients were held back they wanted even more."""
+        """Whether the used rate is above the budget; throttled clients wanted even more."""
         return self.numbers.get("used_per_s", 0.0) > self.numbers.get("budget_per_s", math.inf)
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What a policy wants.
+    """A change of one quota that a policy or a person wants.
 
-    `before` is the value that the decision was based on, None where the key was not set; `after` is None for a
-    removal. `expires_at_ms` is None for a change that is meant to stay.
+    `before` is the value that the decision was based on, None if the key was not set. `after` is None for a removal.
+    `expires_at_ms` (epoch ms) is None for a permanent change.
     """
 
     quota: Quota
@@ -75,36 +75,36 @@ class Proposal:
     expires_at_ms: int | None
     evidence: Evidence
     would_have: str = ""
-    """What it would have done yesterday, in one sentence; empty if nothing is known of it."""
+    """Its estimated effect in the last day, in one sentence; empty if nothing is known."""
     is_penalty: bool = False
-    """Meant to cut clients that are throttled already, for a time; says nothing of what they would use."""
+    """Meant to limit clients temporarily that are throttled already; it is no estimate of what they would use."""
 
     @property
     def is_override(self) -> bool:
-        """Whether a person wants it, and not a policy."""
+        """Whether a person requested it, not a policy."""
         return self.policy == OVERRIDE
 
     @property
     def limit_before(self) -> float | None:
-        """What held before: the value, or where the key was not set, the limit that the evidence was judged by."""
+        """The limit before: the value, or if the key was not set, the limit by which the evidence was judged."""
         return self.evidence.numbers.get("limit_per_s") if self.before is None else self.before
 
     @property
     def is_lowering(self) -> bool:
-        """Whether clients may do less afterwards; a limit where none is known counts as less."""
+        """Whether clients may use less afterwards; also true if no limit before is known."""
         limit = self.limit_before
         return self.after is not None and (limit is None or self.after < limit)
 
 
 class StepId(NamedTuple):
-    """One change of one plan."""
+    """The id of one change of one plan."""
 
     plan_id: str
     step: int
 
 
 class Event(StrEnum):
-    """What happened to a step, in the order in which it may; each is one row of `enforcement_log`."""
+    """What happened to a step, in order of time; each event is one row of `enforcement_log`."""
 
     PLANNED = "planned"
     APPROVED = "approved"
@@ -128,14 +128,14 @@ class LogEntry:
     mode: Mode
     actor: str
     guard: str | None = None
-    """Which guard refused."""
+    """The guard that refused the step."""
     fencing: int | None = None
     note: str | None = None
-    """What `QuotaTarget.put_back` needs to restore what was there, as the target wrote it; no secret is in it."""
+    """The state before the change, from which `QuotaTarget.put_back` restores it; written by the target, no secrets."""
     detail: str = ""
     author: str | None = None
-    """Who planned the step."""
+    """The person or program that planned the step."""
     approver: str | None = None
-    """Who approved it; None while nobody did."""
+    """The person who approved it; None before the approval."""
     ticket: str | None = None
-    """The change request that people named for it."""
+    """The change request that a person gave for it."""

@@ -1,9 +1,9 @@
 """The loop that turns proposals into quotas: resume, expire, plan, approve, apply, roll back.
 
-Of each step, in this order: a durable row `planned`; the quota read again; all guards again, the kill switch last; a
-durable row `sending` with the way back and the fencing number; the write; the quota read back; the row that says what
-became of it. A crash between any two is found in the log by `resume`. Nothing is sent a second time: a change that
-did not arrive fails, and the policy may propose it anew.
+Each step, in this order: write a durable row `planned`; read the quota again; ask all guards again, the kill switch
+last; write a durable row `sending` with the note for the restoration and the fencing number; write the quota; read it
+back; write the row of the outcome. If the enforcer crashes between any two, `resume` finds the step in the log.
+Nothing is sent twice: a change that did not arrive fails, and the policy may propose it again.
 """
 
 from __future__ import annotations
@@ -22,37 +22,37 @@ from kquota_spark.enforce.writing import LATE_WRITE_MS, Writer
 from kquota_spark.errors import UserError
 
 _NO_LEASE = 0
-"""Older than any fencing number: a target takes nothing under it."""
+"""Lower than any fencing number: a target accepts no write with it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One round of the loop."""
+    """The result of one round of the loop."""
 
     plan: Plan | None = None
-    """None where nothing was planned: another enforcer holds the lease, or the switch is on."""
+    """None if nothing was planned: another enforcer holds the lease, or the switch is on."""
     entries: tuple[LogEntry, ...] = ()
-    """All rows of the round, in their order."""
+    """All rows of the round, in order."""
     is_leader: bool = True
     frozen: Frozen | None = None
     waiting: tuple[StepId, ...] = ()
-    """Changes whose time is over, and that are put back when the switch is off again."""
+    """Expired changes, which are restored when the switch is off again."""
 
 
 class Enforcer:
-    """Plans, guards, applies and takes back changes of quotas; all that it remembers is in the ledger.
+    """Plans, checks, applies and reverts changes of quotas; its whole state is in the ledger.
 
     Args:
         target: the cluster's quotas.
         ledger: `enforcement_log`.
-        lease: only its holder sends.
+        lease: only its holder sends changes.
         switch: the kill switch.
         guards: limits of all policies together.
         exempt: names that are never touched.
-        mode_of: how far a policy may go, by its name.
-        actor: who it says that it is in the log.
-        needs_second_person: whether nobody may approve what they planned themselves.
-        policy_file: where `guards` come from, for messages.
+        mode_of: returns how far a policy may go, by its name.
+        actor: its name in the log.
+        needs_second_person: whether the author of a plan may not approve it.
+        policy_file: the file that sets `guards`, for messages.
     """
 
     def __init__(
@@ -74,9 +74,9 @@ class Enforcer:
         self._settings, self._exempt, self._mode_of, self._actor = guards, exempt, mode_of, actor
 
     def run(self, proposals: Sequence[Proposal], situation: Situation, now_ms: int) -> Report:
-        """One round: settle what is in doubt, put back what has run out, plan, and send what may be sent.
+        """One round: settle changes in doubt, restore expired ones, plan, and send what may be sent.
 
-        While the switch is on it does nothing and gives the lease up: a person may want to roll back.
+        While the switch is on, it does nothing and releases the lease, because a person may want to roll back.
         """
         if (frozen := self._switch.frozen()) is not None:
             self._lease.release()
@@ -95,30 +95,30 @@ class Enforcer:
     def plan(
         self, proposals: Sequence[Proposal], situation: Situation, now_ms: int, ticket: str | None = None
     ) -> Plan:
-        """Ask the guards about every proposal and write down what they say; nothing is sent.
+        """Ask the guards about every proposal and log their answers; nothing is sent.
 
-        The same batch again is the same plan, and so is a later one that says the same while nobody has
-        approved it: no row is written then.
+        The same batch returns the same plan, and no row is written. So does a later batch that wants the same while
+        nobody has approved the plan.
 
         Args:
             proposals: each becomes a step of the plan.
-            situation: what the guards look at.
+            situation: the freshness of the tables, for the guards.
             now_ms: epoch ms, the time of the rows.
-            ticket: of the change, noted in each row; None for none.
+            ticket: the change request, noted in each row; None for none.
         """
         return self._plan(Journal(self._ledger), proposals, situation, now_ms, ticket)[0]
 
     def approve(self, plan_id: str, actor: str, now_ms: int, ticket: str | None = None) -> list[LogEntry]:
-        """Allow the planned steps of a plan to be sent; the rows of those that were not allowed before.
+        """Approve the planned steps of a plan; the rows of the steps that were not approved before.
 
-        The mode of now counts, not that of when it was planned. Steps of a policy that may only observe are left as
-        they are, and so are those that have waited for too long.
+        The present mode of the policy applies, not the mode at the time of planning. Steps of a policy that may only
+        observe stay as they are, and so do steps that have waited too long.
 
         Args:
-            plan_id: as the log has it.
+            plan_id: the id in the log.
             actor: the person who approves.
             now_ms: epoch ms, the time of the rows.
-            ticket: of the change, noted in each row; None for none.
+            ticket: the change request, noted in each row; None for none.
 
         Raises:
             UserError: there is no such plan, or a second person has to approve it.
@@ -149,8 +149,13 @@ class Enforcer:
     def apply(self, plan_id: str, situation: Situation, now_ms: int) -> list[LogEntry]:
         """Send the steps of a plan that are approved or need no approval, each if no guard objects.
 
-        A step that a guard refuses now is closed. Only a refusal for want of the lease is returned without being
-        written: what becomes of the step is for the enforcer that holds it.
+        A step that a guard refuses now is closed. Only the refusal because another enforcer holds the lease is
+        returned and not logged: that enforcer decides about the step.
+
+        Args:
+            plan_id: the id in the log.
+            situation: the freshness of the tables, for the guards.
+            now_ms: epoch ms, the time of the rows.
 
         Raises:
             UserError: there is no such plan, or the cluster does not answer.
@@ -159,27 +164,27 @@ class Enforcer:
         return self._apply(journal, _steps(journal, plan_id), situation, now_ms)
 
     def resume(self, now_ms: int) -> list[LogEntry]:
-        """Read back what was sent and not recorded: applied, failed, given up; or still in doubt, and no row."""
+        """Read back the writes without a recorded outcome; their rows, none for a write that is still in doubt."""
         return self._resume(Journal(self._ledger), now_ms)
 
     def expire(self, now_ms: int) -> list[LogEntry]:
-        """Put back what has run out, however long ago; nothing while the switch is on."""
+        """Restore the quotas of expired changes, however long ago they expired; nothing while the switch is on."""
         return self._expire(Journal(self._ledger), now_ms)
 
     def roll_back(self, plan_id: str, now_ms: int, actor: str, ticket: str | None = None) -> list[LogEntry]:
-        """Put back what was there before each change of a plan, newest first; allowed while the switch is on.
+        """Restore the value before each change of a plan, newest change first; allowed while the switch is on.
 
-        The switch stops the machine, and this is a person's own act.
+        The switch stops only the enforcer, and a person asks for this.
 
         Args:
-            plan_id: as the log has it.
+            plan_id: the id in the log.
             now_ms: epoch ms, the time of the rows.
             actor: the person who asks for it.
-            ticket: of the change, noted in each row; None for none.
+            ticket: the change request, noted in each row; None for none.
 
         Raises:
-            UserError: there is no such plan, another one changed the same quotas later, or another enforcer holds
-                the lease.
+            UserError: there is no such plan, a later plan changed the same quotas, or another enforcer holds the
+                lease.
         """
         journal = Journal(self._ledger)
         _steps(journal, plan_id)
@@ -338,7 +343,7 @@ class Enforcer:
         return rows
 
     def _close(self, journal: Journal, now_ms: int) -> list[LogEntry]:
-        """What nobody has approved in time is refused, so that it does not wait for ever."""
+        """Refuse the steps that nobody has approved in time, so that they do not wait for ever."""
         found = (
             (step, step.overdue(now_ms, self._settings.approve_within)) for step in journal.state.unapproved()
         )
@@ -371,7 +376,7 @@ def _whose(step: Step, actor: str) -> str:
 
 
 def _is_due(step: Step, now_ms: int) -> bool:
-    """Not while it is in doubt, and not in every round once the cluster has refused it."""
+    """Whether to restore it now: it is not in doubt, and the cluster has not refused it in the last 120 s."""
     if step.is_in_doubt:
         return False
     return step.last.event is not Event.FAILED or now_ms - step.last.at_ms >= LATE_WRITE_MS

@@ -1,4 +1,4 @@
-"""What the guards go by: bounds, steps, times, budgets and exemptions, as `conf/policy.yaml` sets them."""
+"""Settings of the guards in `conf/policy.yaml`: bounds, steps, times, budgets and exemptions."""
 
 from __future__ import annotations
 
@@ -11,26 +11,27 @@ from kquota_spark.model.quotas.entities import Default, Entity, Name
 from kquota_spark.model.quotas.quota_types import QuotaKey
 
 MOST_CHARACTERS = 1_000
-"""Maximum length of a pattern."""
+"""Maximum length of a pattern, characters."""
 _MOST_OF_NAME = 32_767
-"""Maximum length of a name in Kafka's protocol, whose lengths are 16-bit numbers."""
+"""Maximum length of a name in Kafka's protocol, characters: the protocol has 16-bit lengths."""
 
 
 def is_match(pattern: str, name: str) -> bool:
-    r"""Whether a pattern fits a whole name, in time linear in the name; one longer than the protocol carries fits none.
+    r"""Whether a pattern matches a whole name; False for a name that is too long for Kafka's protocol.
 
-    Clients choose names. Python's `re` goes back, so that a client id could stop the enforcer for some patterns. RE2
-    does not: it has no look-around and no back-references, and its `\w` and `\d` are ASCII.
+    The time is linear in the length of the name. Clients choose their names. Python's `re` backtracks, so with some
+    patterns a client id could stop the enforcer. RE2 does not backtrack: it has no look-around and no
+    back-references, and its `\w` and `\d` are ASCII.
     """
     if len(name) > _MOST_OF_NAME:
         return False
-    # RE2 reads UTF-8, which has no lone surrogates.
+    # RE2 reads UTF-8, which cannot encode lone surrogates.
     text = name.encode("utf-8", errors="replace").decode()
     return re2.fullmatch(pattern, text, _quiet()) is not None
 
 
 def pattern_problem(pattern: str) -> str | None:
-    """Why a text cannot be a pattern; None if it can."""
+    """The reason why a text is not a valid pattern; None if it is valid."""
     if len(pattern) > MOST_CHARACTERS:
         return f"has {len(pattern)} characters, expected at most {MOST_CHARACTERS}"
     try:
@@ -51,20 +52,20 @@ def _quiet() -> re2.Options:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """Between what our own changes stay; in the unit of the key, per broker."""
+    """The limits of our own changes, in the unit of the key, per broker."""
 
     floor: float
     ceiling: float
     largest_step_percent: float = 50.0
-    """A new value is at most this much above or below the one before."""
+    """Maximum difference between a new value and the one before, in percent of the one before."""
 
     def step_from(self, before: float) -> tuple[float, float]:
-        """The lowest and highest value that one step reaches."""
+        """The lowest and highest value that one step can reach."""
         share = self.largest_step_percent / 100
         return before * (1 - share), before * (1 + share)
 
     def nearest(self, before: float | None, wanted: float) -> float:
-        """The allowed value nearest to what is wanted; without a value before it there is no step to keep."""
+        """The allowed value nearest to the wanted one; without a value before, the step has no limit."""
         low, high = self.floor, self.ceiling
         if before is not None:
             lowest, highest = self.step_from(before)
@@ -74,37 +75,37 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardSettings:
-    """Limits of all policies together. A key without bounds is never changed."""
+    """Limits of all policies together. Enforcement never changes a key without bounds."""
 
     bounds: dict[str, Bounds] = field(default_factory=dict)
-    """By quota key, e.g. producer_byte_rate."""
+    """Bounds by quota key, e.g. producer_byte_rate."""
     hold_time: Duration = Duration(3_600_000)
-    """After a change of a quota no further one of ours for so long; expiry and rollback do not wait."""
+    """Minimum time between two of our changes of one quota (ms). Expiry and rollback do not wait."""
     changes_per_hour: int = 10
     changes_per_plan: int = 20
     max_age: Duration = Duration(120_000)
-    """Decisions and rules that are known through an older time are stale."""
+    """Maximum age of decisions and rules (ms); older ones are stale."""
     approve_within: Duration = Duration(86_400_000)
-    """A plan waits so long for somebody to approve it, and for being sent."""
+    """Maximum time that a plan waits for approval, and to be sent (ms)."""
     longest_override: Duration = Duration(7 * 86_400_000)
-    """A person's own change ends within so long."""
+    """Maximum duration of a change that a person requests (ms)."""
     min_certain_percent: float = 90.0
-    """Of the verdicts in the seconds that a proposal rests on."""
+    """Minimum share of certain verdicts in the seconds on which a proposal is based, percent."""
     reversals_per_day: int = 2
-    """How often our changes of one quota may turn round (up after down, down after up) before it is unstable."""
+    """Maximum reversals per day of our changes of one quota (up after down, down after up); above it is unstable."""
 
     owners: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Tools that manage quotas: by name, regular expressions for whole entities. Kafka keeps no mark of them."""
+    """Other tools that manage quotas: regular expressions for whole entities, by tool. Kafka does not record them."""
 
     def owner_of(self, entity: Entity) -> str | None:
-        """The tool that manages the quotas of an entity; None where nobody said so."""
+        """The tool that manages the quotas of an entity; None if `owners` names none."""
         for tool, patterns in self.owners.items():
             if any(is_match(pattern, str(entity)) for pattern in patterns):
                 return tool
         return None
 
     def bounds_of(self, key: QuotaKey) -> Bounds | None:
-        """The bounds of a key, if it has some."""
+        """The bounds of a key; None if it has none."""
         return self.bounds.get(key.value)
 
 
@@ -115,12 +116,12 @@ class Exempt:
     users: tuple[str, ...] = ()
     client_ids: tuple[str, ...] = ()
     patterns: tuple[str, ...] = ()
-    """Regular expressions of RE2 for whole names of users or client ids."""
+    """RE2 regular expressions that match whole names of users or client ids."""
     file: str = ""
-    """A file with more of them, which `kquota exempt` edits; beside the policy file if the path is relative."""
+    """A file with more names, which `kquota exempt` edits. A relative path starts at the folder of the policy file."""
 
     def and_those_of(self, other: Exempt) -> Exempt:
-        """These names and those of a file."""
+        """These names and the names of another `Exempt`."""
         return replace(
             self,
             users=(*self.users, *other.users),
@@ -129,7 +130,7 @@ class Exempt:
         )
 
     def holds(self, entity: Entity) -> str | None:
-        """The exemption that keeps an entity as it is; None if none does. Defaults have no name to be exempt by."""
+        """The name or pattern that exempts an entity; None if there is none. Defaults have no name to match."""
         for name, exact in ((entity.user, self.users), (entity.client_id, self.client_ids)):
             if found := self._of(name, exact):
                 return found

@@ -1,12 +1,12 @@
-"""The guards: each a question about one change, all of them asked when it is planned and again before it is sent.
+"""The guards: each checks one condition of a change. All are asked when it is planned and again before it is sent.
 
-A guard answers None, or why not, in one sentence. The first that objects is named in the log. What they ask of
-servers comes last, and of that the kill switch last: nothing lies between its answer and the row `sending`. While the
-switch is on, it is named before every other guard that objects.
+A guard returns None, or one sentence that explains its objection. The log names the first guard that objects. Guards
+that ask servers come last, and the kill switch is the very last: nothing comes between its answer and the row
+`sending`. While the switch is on, it is named before every other guard that objects.
 
-A person's own change rests on a reason, not on decisions, and may be as large as the bounds allow. All guards that
-object to it are named at once, each with what to edit.
-There is no way to leave one out; tests do so by replacing `GUARDS`, to see that each is needed.
+The change of a person is based on a reason, not on decisions, and may be as large as the bounds allow. The refusal
+names all guards that object to it, each with the key to edit.
+No option leaves a guard out. Only tests do, by replacing `GUARDS`, to show that each guard is needed.
 """
 
 from __future__ import annotations
@@ -26,52 +26,52 @@ from kquota_spark.model.quotas.rules import MOST_SKEW_MS, is_ahead
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """How fresh and how whole our view is; times in epoch ms, None where nothing is known."""
+    """How fresh and how complete the tables are; times in epoch ms, None if nothing is known."""
 
     decided_through_ms: int | None
-    """Newest second that decisions hold for every broker."""
+    """Newest second for which the decisions of every broker are known."""
     rules_known_through_ms: int | None
     is_view_whole: bool
-    """All quota nodes could be read, and all brokers were heard of."""
+    """Whether all quota nodes could be read and every broker was heard from."""
     problems: tuple[str, ...] = ()
-    """Why it is not whole, for people."""
+    """The reasons why it is not complete, for people."""
     edited_at_ms: Mapping[Quota, int] = field(default_factory=dict)
-    """Newest edit of a quota that the watch has seen."""
+    """Epoch ms of the newest edit that the watch has seen, by quota."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """All that a guard may look at."""
+    """All data that a guard may use."""
 
     proposal: Proposal
     step: Step | None
-    """As the log has it; None while it is being planned."""
+    """The step in the log; None while it is being planned."""
     held: Held
     mode: Mode
-    """Of its policy, now."""
+    """The present mode of its policy."""
     situation: Situation
     state: LogState
     settings: GuardSettings
     exempt: Exempt
     now_ms: int
     beside: tuple[Proposal, ...]
-    """Changes of the same plan that come first: planned so far, or sent so far."""
+    """Earlier changes of the same plan: those planned so far, or those sent so far."""
     refusal: Callable[[], str | None]
-    """Asks the cluster whether it would take the value."""
+    """Asks the cluster whether it would accept the value."""
     is_lease_held: Callable[[], bool]
     frozen: Callable[[], Frozen | None]
     needs_second_person: bool = False
-    """Whether the approval by a step's own author counts for nothing."""
+    """Whether an approval by the author of the step is not enough."""
     policy_file: str = "the policy file"
-    """Where the settings of the guards come from, for messages."""
+    """The file with the settings of the guards, for messages."""
 
     @property
     def planned_at_ms(self) -> int:
-        """When it was planned."""
+        """When it was planned, epoch ms."""
         return self.now_ms if self.step is None else self.step.planned.at_ms
 
     def is_own_edit(self, edited_at_ms: int) -> bool:
-        """Whether an edit that the watch has seen is our newest change, whose value is there still."""
+        """Whether an edit that the watch has seen is our newest change, and its value is still set."""
         moves = self.state.moves.get(self.proposal.quota)
         if not moves or moves[-1].after != self.held.value:
             return False
@@ -79,7 +79,7 @@ class Check:
 
 
 def mode(check: Check) -> str | None:
-    """How far the policy may go now; it may have been lowered after the plan was approved."""
+    """Object if the present mode of the policy does not allow it; the mode may have changed after the approval."""
     if check.mode is Mode.OFF:
         return _by("mode", "the policy is off", check)
     if check.step is None or check.mode is Mode.ENFORCE:
@@ -97,7 +97,7 @@ def mode(check: Check) -> str | None:
 
 
 def stale(check: Check) -> str | None:
-    """Whether decisions, rules and the plan itself are fresh; a time of the future is no sign of that."""
+    """Object if decisions, rules or the plan itself are too old; a time in the future does not count as fresh."""
     for what, through_ms in (
         ("decisions", check.situation.decided_through_ms),
         ("rules", check.situation.rules_known_through_ms),
@@ -131,14 +131,14 @@ def _stale(what: str, through_ms: int | None, check: Check) -> str | None:
 
 
 def partial(check: Check) -> str | None:
-    """Whether all brokers and all quota nodes are seen."""
+    """Object if the tables do not cover all brokers and all quota nodes."""
     if check.situation.is_view_whole:
         return None
     return "; ".join(check.situation.problems) or "not all of the cluster is seen"
 
 
 def uncertain(check: Check) -> str | None:
-    """Whether enough of what it rests on is certain."""
+    """Object if too few of the decisions that it is based on are certain."""
     evidence, least = check.proposal.evidence, check.settings.min_certain_percent
     if evidence.seconds <= 0:
         return "it rests on no decision"
@@ -149,13 +149,16 @@ def uncertain(check: Check) -> str | None:
 
 
 def exempt(check: Check) -> str | None:
-    """Names that are never touched."""
+    """Object if the entity is exempt: enforcement never changes its quotas."""
     found = check.exempt.holds(check.proposal.quota.entity)
     return None if found is None else f"exempt by {found}"
 
 
 def owner(check: Check) -> str | None:
-    """Whether it is somebody else's, or was edited by anybody since what the decision was based on."""
+    """Object if another tool manages the quota, or if it was edited after the decisions that the change is based on.
+
+    Our own newest change is not such an edit.
+    """
     if check.held.owner:
         return f"managed by {check.held.owner}"
     if tool := check.settings.owner_of(check.proposal.quota.entity):
@@ -172,7 +175,7 @@ def owner(check: Check) -> str | None:
 
 
 def changed(check: Check) -> str | None:
-    """Whether the cluster holds what the decision was based on, and not yet what is wanted."""
+    """Object if the cluster no longer holds the value behind the decision, or holds the wanted value already."""
     held, before, after = check.held.value, check.proposal.before, check.proposal.after
     key = check.proposal.quota.key
     if held != before:
@@ -185,7 +188,7 @@ def changed(check: Check) -> str | None:
 
 
 def bounds(check: Check) -> str | None:
-    """The floor and ceiling of the key; a removal has neither."""
+    """Object if the key has no bounds, the value is not between its floor and ceiling, or the change is a removal."""
     limits, after = check.settings.bounds_of(check.proposal.quota.key), check.proposal.after
     if limits is None:
         return f"there are no bounds for {check.proposal.quota.key.value}"
@@ -198,7 +201,7 @@ def bounds(check: Check) -> str | None:
 
 
 def step(check: Check) -> str | None:
-    """The largest step from what held before."""
+    """Object if the change is larger than the largest step from the limit before."""
     limits = check.settings.bounds_of(check.proposal.quota.key)
     before, after = check.proposal.limit_before, check.proposal.after
     if limits is None or before is None or after is None:
@@ -211,7 +214,7 @@ def step(check: Check) -> str | None:
 
 
 def hold(check: Check) -> str | None:
-    """One change of a quota at a time, and then none for the hold time."""
+    """Object if another change of the quota is under way, or the hold time since the last one is not over."""
     quota, state = check.proposal.quota, check.state
     if any(other.quota == quota for other in check.beside):
         return "another change of this plan is for the same quota"
@@ -230,7 +233,7 @@ def hold(check: Check) -> str | None:
 
 
 def budget(check: Check) -> str | None:
-    """Changes of all quotas in an hour."""
+    """Object if the maximum of changes of all quotas within an hour is reached."""
     most = check.settings.changes_per_hour
     planned = len(check.beside) if check.step is None else 0
     if check.state.sent_since(check.now_ms - HOUR_MS) + planned < most:
@@ -239,15 +242,16 @@ def budget(check: Check) -> str | None:
 
 
 def plan_size(check: Check) -> str | None:
-    """Changes in one plan."""
+    """Object if the plan has its maximum of changes already."""
     most = check.settings.changes_per_plan
     return None if len(check.beside) < most else f"its plan has {most} changes already"
 
 
 def censored(check: Check) -> str | None:
-    """Whether it lowers a quota because of little traffic that this quota itself made little.
+    """Object if it lowers a quota because of low traffic, and this quota itself kept the traffic low.
 
-    A penalty is for being throttled, so it may; but only for a time. What is over a budget is much, throttled or not.
+    A penalty is meant for throttled clients, so it may lower the quota, but only temporarily. Traffic above a budget is
+    high, throttled or not.
     """
     proposal = check.proposal
     throttled = proposal.evidence.throttled_seconds
@@ -259,7 +263,7 @@ def censored(check: Check) -> str | None:
 
 
 def unstable(check: Check) -> str | None:
-    """How often our changes of a quota turn round within a day; above that it is left alone."""
+    """Object if our changes of the quota reverse too often within a day."""
     proposal, most = check.proposal, check.settings.reversals_per_day
     planned = Move(check.now_ms, proposal.before, proposal.after)
     found = check.state.reversals_since(check.now_ms - DAY_MS, proposal.quota, planned)
@@ -271,26 +275,26 @@ def unstable(check: Check) -> str | None:
 
 
 def restorable(check: Check) -> str | None:
-    """Whether what is there now could be put back."""
+    """Object if the present state could not be restored later."""
     if check.held.note is not None:
         return None
     return check.held.problem or "what is there could not be put back"
 
 
 def validate(check: Check) -> str | None:
-    """Whether the cluster would take it."""
+    """Object if the cluster would refuse the value."""
     return check.refusal()
 
 
 def lease(check: Check) -> str | None:
-    """Only the one enforcer that holds the lease sends; a plan sends nothing."""
+    """Object if this enforcer does not hold the lease; planning sends nothing and needs no lease."""
     if check.step is None or check.is_lease_held():
         return None
     return "another enforcer holds the lease"
 
 
 def frozen(check: Check) -> str | None:
-    """The kill switch."""
+    """Object if the kill switch is on."""
     found = check.frozen()
     return None if found is None else f"frozen by {found.actor}: {found.reason}"
 
@@ -299,14 +303,14 @@ Guard = Callable[[Check], str | None]
 
 LEASE, STALE, FROZEN = lease.__name__, stale.__name__, frozen.__name__
 _OF_DECISIONS = frozenset({uncertain.__name__, step.__name__})
-"""Guards of what a policy makes of decisions: a person's value rests on none."""
+"""Guards that check decisions or the step from the limit before: they do not apply to a value that a person chose."""
 _IN_ORDER = (
     *(mode, stale, partial, uncertain, exempt, owner, changed, bounds, step),
     *(hold, budget, plan_size, censored, unstable, restorable),
     *(validate, lease, frozen),  # these ask servers
 )
 GUARDS: tuple[tuple[str, Guard], ...] = tuple((guard.__name__, guard) for guard in _IN_ORDER)
-"""By the names that the log has, in the order in which they are asked."""
+"""The guards by their names in the log, in the order in which they are asked."""
 
 
 _KEYS: Mapping[str, str] = {
@@ -317,13 +321,14 @@ _KEYS: Mapping[str, str] = {
     plan_size.__name__: "guards.changes_per_plan",
     unstable.__name__: "guards.reversals_per_day",
 }
-"""Keys of the policy file that guards go by, whatever they object to. `mode`, `stale` and `owner` name theirs."""
+"""Key of the policy file by guard. `mode`, `stale` and `owner` put their keys into their own sentences."""
 
 
 def refusal(check: Check) -> tuple[str, str] | None:
-    """The guard that objects, and why; None if all agree.
+    """The guard that objects, and its reason; None if all agree.
 
-    Of a person's change the sentence has all guards that object, and what to edit. For a policy the first is enough.
+    For the change of a person, the sentence has all guards that object, each with the key to edit. For a policy the
+    first guard is enough.
     """
     found: list[tuple[str, str]] = []
     is_override = check.proposal.is_override
@@ -339,7 +344,7 @@ def refusal(check: Check) -> tuple[str, str] | None:
 
 
 def _with_key(name: str, sentence: str, check: Check) -> str:
-    """The sentence of a guard, and what to edit or run."""
+    """The sentence of a guard, with the key to edit or the command to run."""
     if name == FROZEN:
         return f"{sentence} (kquota unfreeze)"
     if (key := _KEYS.get(name)) is None:
@@ -348,7 +353,7 @@ def _with_key(name: str, sentence: str, check: Check) -> str:
 
 
 def _by(key: str, sentence: str, check: Check) -> str:
-    """A sentence with the key of the policy file that it goes by, where a person reads it."""
+    """The sentence, with the key of the policy file that caused it if a person requested the change."""
     return f"{sentence} ({key} in {check.policy_file})" if check.proposal.is_override else sentence
 
 

@@ -1,4 +1,4 @@
-"""The ports in memory, under the contract of the real ones: what tests enforce on."""
+"""The ports in memory, for tests; they fulfil the same contract as the real ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kquota_spark.enforce.ports import Frozen, Held, Holder, Outcome, Written
 
 
 class InMemoryLeases:
-    """The server that gives the lease out: to one holder at a time, with a number that grows."""
+    """The server of the lease: it has one holder at a time, and a fencing number that grows."""
 
     def __init__(self) -> None:
         self.fencing = 0
@@ -18,14 +18,14 @@ class InMemoryLeases:
         self.last: str | None = None
 
     def take(self, name: str) -> int:
-        """Give it to somebody, whoever has it now."""
+        """Give the lease to `name`, even if another one holds it, and return the fencing number."""
         self.fencing += 1
         self.holder = self.last = name
         return self.fencing
 
 
 class InMemoryLease:
-    """One enforcer's end of the lease."""
+    """The lease as one enforcer uses it."""
 
     def __init__(self, leases: InMemoryLeases, name: str) -> None:
         self._leases, self._name = leases, name
@@ -71,7 +71,7 @@ class InMemorySwitch:
 
 
 class InMemoryLedger:
-    """A log that lasts as long as the object."""
+    """A log that exists only as long as the object."""
 
     def __init__(self) -> None:
         self._entries: list[LogEntry] = []
@@ -86,11 +86,11 @@ class InMemoryLedger:
 
 
 Nodes = dict[str, dict[str, str]]
-"""What a cluster keeps: by the path of an entity, its keys and their texts; quotas beside whatever else is there."""
+"""The content of a cluster: keys and their texts by the path of an entity; quotas and all other keys."""
 
 
 class InMemoryTarget:
-    """A cluster's configuration nodes; an entity without a node differs from one with an empty node."""
+    """The configuration nodes of a cluster; an entity without a node differs from one with an empty node."""
 
     def __init__(self, leases: InMemoryLeases, nodes: Nodes | None = None) -> None:
         self.nodes: Nodes = {} if nodes is None else nodes
@@ -101,17 +101,31 @@ class InMemoryTarget:
         return {quota: self._held(quota) for quota in quotas}
 
     def refusal(self, quota: Quota, value: float | None) -> str | None:
-        """As the controller of KRaft refuses (`ClientQuotaControlManager`): only values above 0."""
+        """Why the KRaft controller would refuse a value (`ClientQuotaControlManager`): it must be above 0."""
         return None if value is None or value > 0 else f"{quota.key.value} must be greater than 0"
 
     def write(self, quota: Quota, value: float | None, expected: Held, fencing: int) -> Written:
-        """See `ports.QuotaTarget`."""
+        """See `ports.QuotaTarget`.
+
+        Args:
+            quota: entity and key.
+            value: the limit, per second; None removes it.
+            expected: the result of `read` for it.
+            fencing: number of the lease.
+        """
         if (refused := self.refusal(quota, value)) is not None:
             return Written(Outcome.REFUSED, refused)
         return self._put(quota, None if value is None else str(value), expected.value, fencing)
 
     def put_back(self, quota: Quota, expected: float | None, note: str, fencing: int) -> Written:
-        """See `ports.QuotaTarget`."""
+        """See `ports.QuotaTarget`.
+
+        Args:
+            quota: entity and key.
+            expected: the limit that the enforcer has written, per second; None if it removed it.
+            note: `Held.note` of the state to restore.
+            fencing: number of the lease.
+        """
         was: dict[str, str | bool | None] = json.loads(note)
         text = was["text"]
         assert text is None or isinstance(text, str)
@@ -122,7 +136,7 @@ class InMemoryTarget:
         return written
 
     def set_text(self, quota: Quota, text: str | None) -> None:
-        """Set or remove a key by anybody's hand, unconditionally."""
+        """Set or remove a key unconditionally, as any other tool could."""
         node = self.nodes.setdefault(str(quota.entity), {})
         if text is None:
             node.pop(quota.key.value, None)

@@ -1,9 +1,9 @@
-"""Lifting the quotas of a cluster, or of some entities, and putting back exactly what was there (KIP-13's tooling).
+"""Lift the quotas of a cluster or of some entities, and restore exactly the state before (KIP-13's tooling).
 
-To lift a quota is to remove its key, after the way back to the byte has been written into `enforcement_log`. The log
-is all that `enable` needs: what is lifted is what was sent and neither failed nor came back. Rows have the order that
-all of enforcement keeps: planned, sending, applied; restoring, restored. A crash leaves a step at `sending` or
-`restoring`, and the next run reads back what became of it.
+To lift a quota is to remove its key. Before that, `enforcement_log` gets a note from which the exact state, to the
+byte, can be restored. `enable` needs only the log: a quota is lifted if its removal was sent, did not fail, and was not
+restored. The order of rows is that of all enforcement: planned, sending, applied; restoring, restored. A crash leaves a
+step at `sending` or `restoring`, and the next run reads back its outcome.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from kquota_spark.model.quotas.entities import Entity, Name
 
 POLICY = "enforcement disable"
 BATCH = 50
-"""Quotas whose rows are written together: a commit of the table takes as long as several writes to the cluster."""
+"""Maximum quotas per commit of the log: one commit takes as long as several writes to the cluster."""
 
 _NO_EVIDENCE = Evidence(0, 0, 0, 0, 0)
 
 
 class Scope(NamedTuple):
-    """Whose quotas are meant; a part that is None stands for any, or none."""
+    """The user and client id of the selected quotas; None selects every name, and entities without one."""
 
     user: Name = None
     client_id: Name = None
 
     def holds(self, entity: Entity) -> bool:
-        """Whether an entity is meant."""
+        """Whether an entity is selected."""
         return self.user in (None, entity.user) and self.client_id in (None, entity.client_id)
 
 
 class Fate(Enum):
-    """What becomes, or would become, of a quota."""
+    """The outcome for a quota, planned or done."""
 
     LIFT = "lift"
     RESTORE = "restore"
@@ -49,7 +49,7 @@ class Fate(Enum):
 
     @property
     def is_bad(self) -> bool:
-        """Whether it is not what was asked for."""
+        """Whether the outcome is not the requested one."""
         return self in (Fate.SUPERSEDED, Fate.FAILED)
 
 
@@ -58,11 +58,11 @@ _FATES = {
     (False, Event.RESTORED): Fate.RESTORED,
     (False, Event.SUPERSEDED): Fate.SUPERSEDED,
 }
-"""By whether it was to be lifted, and what came of it; everything else is a failure."""
+"""The outcome by direction (True is lifting) and event; all other pairs are failures."""
 
 
 class Line(NamedTuple):
-    """One quota, its value before and after, and what becomes of it; None is no quota."""
+    """One quota, its values before and after, and its outcome; None is no quota."""
 
     quota: Quota
     before: float | None
@@ -73,19 +73,19 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Lift:
-    """A quota that is lifted, or may be: `last` is sending or restoring where nobody has read back yet."""
+    """A quota that is lifted, or may be: `last` is sending or restoring if it was not read back yet."""
 
     sent: LogEntry
     last: Event
 
     @property
     def quota(self) -> Quota:
-        """Which one."""
+        """The lifted quota."""
         return self.sent.proposal.quota
 
     @property
     def value(self) -> float | None:
-        """What it was."""
+        """Its value before."""
         return self.sent.proposal.before
 
     @property
@@ -95,11 +95,11 @@ class Lift:
 
 
 class FencedError(Exception):
-    """Another enforcer has taken the lease: nothing more may be sent."""
+    """Another enforcer has taken the lease: this one may not send any more."""
 
 
 def lifts(log: Iterable[LogEntry]) -> list[Lift]:
-    """What is lifted, in the order in which it was."""
+    """The lifted quotas, in the order in which they were lifted."""
     found: dict[StepId, Lift] = {}
     for entry in log:
         if entry.proposal.policy != POLICY:
@@ -118,11 +118,11 @@ def lifts(log: Iterable[LogEntry]) -> list[Lift]:
 
 
 def planned_lifting(in_force: Mapping[Quota, float], lifted: Iterable[Lift]) -> list[Line]:
-    """What there is to lift, in the order of names; a quota that is lifted already has no line.
+    """The quotas to lift, by name; a quota that was lifted and set again is kept.
 
     Args:
-        in_force: the quotas that are meant, as the cluster has them now.
-        lifted: what `lifts` says.
+        in_force: the selected quotas, as the cluster has them now.
+        lifted: the result of `lifts`.
     """
     known = {lift.quota for lift in lifted if not lift.is_in_doubt}
     return [
@@ -132,11 +132,11 @@ def planned_lifting(in_force: Mapping[Quota, float], lifted: Iterable[Lift]) -> 
 
 
 def planned_restoring(lifted: Iterable[Lift], now: Mapping[Quota, float | None]) -> list[Line]:
-    """What there is to restore, the last lifted first.
+    """The quotas to restore, the last lifted first.
 
     Args:
-        lifted: those that are meant.
-        now: the values of their quotas.
+        lifted: the selected ones.
+        now: the present values of their quotas.
     """
     lines = []
     for lift in reversed(list(lifted)):
@@ -147,7 +147,7 @@ def planned_restoring(lifted: Iterable[Lift], now: Mapping[Quota, float | None])
 
 
 def in_batches(quotas: Iterable[Quota]) -> Iterator[Sequence[Quota]]:
-    """The quotas, no entity twice in a batch: the way back of a key depends on the keys beside it."""
+    """The quotas in batches, no entity twice in a batch: the note of a key depends on the other keys of the node."""
     waves: list[list[Quota]] = []
     seen: dict[Entity, int] = {}
     for quota in quotas:
@@ -166,11 +166,11 @@ class Lifter:
         target: the cluster's quotas.
         ledger: `enforcement_log`.
         fencing: number of the lease.
-        actor: who, for the log.
+        actor: the person or program, for the log.
 
     Raises, in every method:
-        FencedError: somebody else acts; what was sent last is in doubt until the next run.
-        UserError: the cluster or the log does not answer; likewise.
+        FencedError: another enforcer acts; the last writes are in doubt until the next run.
+        UserError: the cluster or the log does not answer; the last writes are in doubt as well.
     """
 
     def __init__(self, target: QuotaTarget, ledger: Ledger, fencing: int, actor: str) -> None:
@@ -178,20 +178,20 @@ class Lifter:
         self._fencing, self._actor = fencing, actor
 
     def settle(self, now_ms: int) -> None:
-        """Read back what a crash has left in doubt."""
+        """Read back the writes that a crash left in doubt, and log their outcomes."""
         self._read_back([lift for lift in lifts(self._ledger.entries()) if lift.is_in_doubt], {}, now_ms)
 
     def lift(
         self, batch: Sequence[Quota], first: StepId, reason: str, now_ms: int, ticket: str | None = None
     ) -> list[Line]:
-        """Lift a batch of `in_batches`, as steps from the first on; one that cannot be lifted keeps no other.
+        """Lift a batch of `in_batches`, one step per quota. A quota that cannot be lifted does not stop the others.
 
         Args:
             batch: quotas of one batch.
             first: plan and step of the first quota; the others have the next steps.
             reason: noted in each row.
             now_ms: epoch ms, the time of the rows.
-            ticket: of the change, noted in each row; None for none.
+            ticket: the change request, noted in each row; None for none.
         """
         held = self._target.read(batch)
         lines: dict[Quota, Line] = {}
@@ -222,7 +222,7 @@ class Lifter:
         return [lines[quota] for quota in batch]
 
     def restore(self, batch: Sequence[Lift], now_ms: int) -> list[Line]:
-        """Put back what was lifted, no entity twice in a batch; what somebody else has set meanwhile stays."""
+        """Restore lifted quotas, no entity twice in a batch; a quota that somebody else has set meanwhile stays."""
         held = self._target.read([lift.quota for lift in batch])
         restoring = [Lift(lift.sent, Event.RESTORING) for lift in batch]
         gone = [lift for lift in restoring if held[lift.quota].value is None]
@@ -248,7 +248,10 @@ class Lifter:
     def _read_back(
         self, doubtful: Sequence[Lift], written: Mapping[Quota, Written], now_ms: int
     ) -> dict[Quota, Line]:
-        """What became of writes, told to the log; one without an answer that is not to be seen stays in doubt."""
+        """Read back writes and log their outcomes.
+
+        A write with neither an answer nor a visible effect stays in doubt.
+        """
         if not doubtful:
             return {}
         held = self._target.read([lift.quota for lift in doubtful])
@@ -274,7 +277,7 @@ class Lifter:
 
 
 def _outcome(lift: Lift, value: float | None, written: Written | None) -> tuple[Event, str]:
-    """What the answer to a write and the value found afterwards say together; without an answer the value alone."""
+    """The outcome of a write, from its answer and the value found afterwards; without an answer from the value only."""
     is_lifting = lift.last is Event.SENDING
     is_refused = written is not None and written.outcome in (Outcome.REFUSED, Outcome.CHANGED)
     said = (

@@ -1,4 +1,4 @@
-"""What the log of enforcement amounts to: open steps, changes that hold, and what was done to each quota."""
+"""The state that follows from the log of enforcement: open steps, changes in force, and our moves of each quota."""
 
 from __future__ import annotations
 
@@ -20,43 +20,43 @@ _IN_DOUBT = (Event.SENDING, Event.RESTORING)
 
 @dataclass(slots=True, eq=False)
 class Step:
-    """One change of one plan, as its rows leave it."""
+    """One change of one plan, as of its newest row."""
 
     planned: LogEntry
-    """Its first row: planned, or refused at once."""
+    """Its first row: planned, or refused immediately."""
     last: LogEntry
     approved: LogEntry | None = None
     sending: LogEntry | None = None
     restoring: LogEntry | None = None
-    """Since when it is being taken back; None again when that failed."""
+    """The row with which its restoration began; None again if the restoration failed."""
 
     @property
     def step_id(self) -> StepId:
-        """Plan and number."""
+        """Plan and number of the step."""
         return self.planned.step_id
 
     @property
     def proposal(self) -> Proposal:
-        """What was planned."""
+        """The planned change."""
         return self.planned.proposal
 
     @property
     def is_open(self) -> bool:
-        """Planned, and neither sent nor refused."""
+        """Whether it is planned, and neither sent nor refused."""
         return self.last.event in _OPEN
 
     @property
     def needs_approval(self) -> bool:
-        """Open, nobody has approved it, and it was planned in a mode that asks for that."""
+        """Whether it is open and not approved, and was planned in a mode above `OBSERVE`."""
         return self.is_open and self.approved is None and self.planned.mode >= Mode.APPROVE
 
     @property
     def is_approved_by_author(self) -> bool:
-        """Whether who approved it had planned it too."""
+        """Whether the same person planned and approved it."""
         return self.approved is not None and self.approved.actor == self.planned.actor
 
     def overdue(self, now_ms: int, approve_within_ms: int) -> str | None:
-        """Why it need not wait for approval any more; None while it may."""
+        """Why it does not wait for approval any more; None while it may wait."""
         expires_at_ms = self.proposal.expires_at_ms
         if expires_at_ms is not None and expires_at_ms <= now_ms:
             return "nobody approved it before its time was over"
@@ -66,12 +66,12 @@ class Step:
 
     @property
     def is_in_doubt(self) -> bool:
-        """Something was sent, and nothing tells what became of it."""
+        """Whether a write was sent and its outcome is not known."""
         return self.last.event in _IN_DOUBT
 
 
 class Move(NamedTuple):
-    """One time that we set a quota, or put it back; None is no quota."""
+    """One change or restoration of a quota by us; None is no quota."""
 
     at_ms: int
     before: float | None
@@ -79,7 +79,7 @@ class Move(NamedTuple):
 
     @property
     def is_up(self) -> bool:
-        """Whether clients could do more afterwards."""
+        """Whether it raised or removed the limit."""
         return _height(self.after) > _height(self.before)
 
 
@@ -89,16 +89,16 @@ def _height(value: float | None) -> float:
 
 @dataclass(slots=True, eq=False)
 class LogState:
-    """The log, folded row by row; a fold of all rows is all that an enforcer has to remember."""
+    """The state after the rows of the log, folded row by row; an enforcer has no other state."""
 
     steps: dict[StepId, Step] = field(default_factory=dict)
     plans: dict[str, list[Step]] = field(default_factory=dict)
     live: dict[Quota, list[Step]] = field(default_factory=dict)
-    """Changes of each quota that hold or may hold, the newest last: it lies on top of those before it."""
+    """Changes of each quota that are or may be in force, the newest last: it covers those before it."""
     moves: dict[Quota, list[Move]] = field(default_factory=dict)
-    """What we did to each quota, the newest last."""
+    """Our changes of each quota, the newest last."""
     sends: list[int] = field(default_factory=list)
-    """When changes were sent, whatever became of them."""
+    """When changes were sent (epoch ms), whatever their outcome."""
     _open: dict[Quota, list[Step]] = field(default_factory=dict)
 
     @classmethod
@@ -119,7 +119,7 @@ class LogState:
                 self._open.setdefault(entry.proposal.quota, []).append(step)
             return
         if entry.fencing is None and not step.is_open:
-            # Approved, refused or planned anew by one process while another one sent it: that stands.
+            # One process approved, refused or planned it again while another one sent it: the sending counts.
             return
         self._fold(step, entry)
         step.last = entry
@@ -145,22 +145,22 @@ class LogState:
         return [step for step in steps if step.is_open and step.overdue(now_ms, within_ms) is None]
 
     def in_doubt(self) -> list[Step]:
-        """Steps of which it has to be read back what became of them."""
+        """Steps that were sent or restored, and must be read back to find their outcome."""
         return [step for steps in self.live.values() for step in steps if step.is_in_doubt]
 
     def sent_since(self, from_ms: int) -> int:
-        """How many changes were sent after a moment, whatever became of them."""
+        """The number of changes sent after `from_ms`, whatever their outcome."""
         return sum(1 for _ in takewhile(lambda at_ms: at_ms > from_ms, reversed(self.sends)))
 
     def reversals_since(self, from_ms: int, quota: Quota, planned: Move) -> int:
-        """How often our changes of a quota turned round after a moment, with the one that is planned."""
+        """The number of reversals of our changes of a quota after `from_ms`, including the planned one."""
         moves = [*self.moves.get(quota, ()), planned]
         return sum(
             later.at_ms > from_ms and later.is_up is not earlier.is_up for earlier, later in pairwise(moves)
         )
 
     def expired(self, now_ms: int) -> list[Step]:
-        """Changes on top whose time is over; what lies below one shows when that is gone."""
+        """Expired changes that are the newest of their quota; one that it covers is found after it is restored."""
         tops = [steps[-1] for steps in self.live.values() if steps]
         return [
             step
@@ -179,7 +179,7 @@ class LogState:
                 self.live.setdefault(quota, []).append(step)
                 self._moved(entry, step.proposal.before, step.proposal.after)
             case Event.RESTORING:
-                if step.restoring is not None:  # it was not put back yet, and now may be
+                if step.restoring is not None:  # a second attempt to restore it
                     self._forget_move(quota)
                 self._moved(entry, step.proposal.after, step.proposal.before)
                 step.restoring = entry
@@ -197,7 +197,7 @@ class LogState:
         self.moves.setdefault(entry.proposal.quota, []).append(Move(entry.at_ms, before, after))
 
     def _forget_move(self, quota: Quota) -> None:
-        """Drop the newest, which is that of the step in doubt: nothing else is sent of a quota meanwhile."""
+        """Drop the newest move, which is that of the step in doubt: until then nothing else is sent for the quota."""
         if moves := self.moves.get(quota):
             moves.pop()
 
@@ -207,14 +207,14 @@ class LogState:
 
 
 class Journal:
-    """The log and what it amounts to, kept in step: a row counts here only when it is durable there."""
+    """The log and its state, kept consistent: the state has a row only after the row is durable in the log."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self.state = LogState.of(ledger.entries())
 
     def write(self, entries: Sequence[LogEntry]) -> list[LogEntry]:
-        """Append rows; the same rows, for the caller's account."""
+        """Append rows and return them."""
         if entries:
             self._ledger.append(entries)
         for entry in entries:

@@ -1,4 +1,4 @@
-"""A plan: what a batch of proposals wants, under an id that the batch alone decides."""
+"""A plan: a batch of proposals, with an id that depends only on the batch."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from kquota_spark.enforce.log_state import LogState
 
 _FEWEST_DIGITS = 8
 Batch = tuple[tuple[object, ...], ...]
-"""What tells a batch from others: entity, key, before, after, policy, end of the evidence, of each proposal."""
+"""The identity of a batch: entity, key, before, after, policy and end of the evidence of each proposal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Its first rows: planned and refused."""
+    """The id of a plan and its first rows: planned and refused."""
 
     plan_id: str
     entries: tuple[LogEntry, ...]
 
 
 def batch_of(proposals: Sequence[Proposal]) -> Batch:
-    """What tells these proposals from others, whatever their order."""
+    """The identity of these proposals, in any order."""
     found = (
         (
             *name_of(wanted.quota),
@@ -40,7 +40,7 @@ def batch_of(proposals: Sequence[Proposal]) -> Batch:
 
 
 def plan_id_of(proposals: Sequence[Proposal], state: LogState) -> str:
-    """The id of a batch: the same for the same batch, and another one for every other that the log knows."""
+    """The id of a batch: the same for the same batch, and different from every other batch in the log."""
     batch = batch_of(proposals)
     digest = hashlib.sha256(json.dumps(batch).encode()).hexdigest()
     for digits in range(_FEWEST_DIGITS, len(digest)):
@@ -52,11 +52,16 @@ def plan_id_of(proposals: Sequence[Proposal], state: LogState) -> str:
 
 
 def standing_plan(state: LogState, entries: Sequence[LogEntry], from_ms: int) -> Plan | None:
-    """A plan, made after a moment, that says the same of the same changes and waits or was refused.
+    """An earlier plan for the same changes that still waits or was refused; None if there is none.
 
-    Rounds follow each other by seconds. One that finds again what the last one found writes nothing; but a plan
-    that is sent without approval is sent on the evidence of its own round. What is returned refuses with the
-    sentences of now.
+    Rounds follow each other within seconds. A round with the same result as the last one writes nothing. But a plan
+    that needs no approval is sent with the evidence of its own round, so it is never replaced by an earlier plan. The
+    returned plan refuses with the present sentences.
+
+    Args:
+        state: the state of the log.
+        entries: first rows of the new plan.
+        from_ms: epoch ms; only plans made after this count.
     """
     found = _said(entries)
     if any(entry.event is Event.PLANNED and entry.mode is Mode.ENFORCE for entry in entries):
@@ -72,7 +77,7 @@ def standing_plan(state: LogState, entries: Sequence[LogEntry], from_ms: int) ->
 
 
 def _by_person(wanted: Proposal) -> tuple[object, ...]:
-    """What else a person says of a change; the end and the reason of a policy's change move with each round."""
+    """End and reason of a person's change; for a policy nothing, because they differ in each round."""
     return (wanted.expires_at_ms, wanted.reason) if wanted.policy == OVERRIDE else ()
 
 
@@ -81,7 +86,7 @@ def _shown(first: LogEntry, now: LogEntry) -> LogEntry:
 
 
 def _said(entries: Sequence[LogEntry]) -> list[object]:
-    """What a person would read out of them; the value that a guard refused is no news when it moves."""
+    """The content of rows that matters to a person; a refused value may move without being news."""
     return [
         (wanted.quota, wanted.policy, entry.mode, entry.event, entry.guard)
         + ((wanted.before, wanted.after, *_by_person(wanted)) if entry.guard is None else ())

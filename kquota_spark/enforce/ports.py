@@ -1,4 +1,7 @@
-"""What enforcement needs of the world. Each port has one real edge in `io/` and one in memory, under one contract."""
+"""The ports of enforcement: each has real implementations in `enforcement.edges` and one in memory.
+
+All implementations of a port fulfil the same contract.
+"""
 
 from __future__ import annotations
 
@@ -14,19 +17,19 @@ from kquota_spark.enforce.changes import LogEntry, Quota
 class Held:
     """A quota as the cluster holds it now.
 
-    `note` says how to put it back to the byte, absence included: kept in the log, given to `put_back`. None where
-    that is not possible; `problem` then says why, and nothing may be written.
+    `note` holds the exact state, to the byte, also if the key is absent. It is kept in the log, and `put_back` restores
+    from it. It is None if the state could not be restored; then `problem` has the reason, and nothing may be written.
     """
 
     value: float | None
     note: str | None
     problem: str = ""
     owner: str = ""
-    """Who else manages it, where the cluster can say so."""
+    """Another tool that manages it, if the cluster can report one."""
 
 
 class Outcome(Enum):
-    """What became of a write."""
+    """The outcome of a write."""
 
     DONE = "done"
     REFUSED = "the cluster refused it"
@@ -36,42 +39,42 @@ class Outcome(Enum):
 
 
 class Written(NamedTuple):
-    """Outcome and, where there is more to say, the cluster's words."""
+    """The outcome of a write and, if there is one, the message of the cluster."""
 
     outcome: Outcome
     detail: str = ""
 
 
 class QuotaTarget(Protocol):
-    """The cluster's quotas. Nothing is ever written that is not named, and no other key of a node changes."""
+    """The cluster's quotas. A write changes only the named key, and no other key of a node."""
 
     def read(self, quotas: Collection[Quota]) -> Mapping[Quota, Held]:
-        """What is there now, for each quota asked for.
+        """The present state of each requested quota.
 
         Raises:
-            UserError: the cluster does not answer, or does not let us see all of it.
+            UserError: the cluster does not answer, or does not let us read all of it.
         """
 
     def refusal(self, quota: Quota, value: float | None) -> str | None:
-        """Why the cluster would refuse this value (validate-only); None if it would take it."""
+        """Why the cluster would refuse this value (validate-only); None if it would accept it."""
 
     def write(self, quota: Quota, value: float | None, expected: Held, fencing: int) -> Written:
-        """Set, or remove with None, if the cluster still holds what is expected and nobody took the lease.
+        """Set or remove a quota, if the cluster still holds the expected state and nobody took the lease.
 
         Args:
             quota: entity and key.
             value: the limit, per second; None removes it.
-            expected: what `read` has returned for it.
+            expected: the result of `read` for it.
             fencing: number of the lease.
         """
 
     def put_back(self, quota: Quota, expected: float | None, note: str, fencing: int) -> Written:
-        """Restore exactly what the note says, if the cluster still holds the value that we had written.
+        """Restore the exact state of the note, if the cluster still holds the value that we had written.
 
         Args:
             quota: entity and key.
             expected: the limit that the enforcer has written, per second; None if it removed it.
-            note: of the state before that, `Held.note`.
+            note: `Held.note` of the state to restore.
             fencing: number of the lease.
         """
 
@@ -80,36 +83,36 @@ class Ledger(Protocol):
     """`enforcement_log`: durable when `append` returns."""
 
     def append(self, entries: Sequence[LogEntry]) -> None:
-        """Add rows in this order."""
+        """Append rows in this order."""
 
     def entries(self) -> list[LogEntry]:
         """All rows in the order in which they were written."""
 
 
 class Holder(NamedTuple):
-    """Who took the lease last, for people."""
+    """The last holder of the lease, for people."""
 
     name: str
     since_ms: int
-    """When it was taken, by the clock of the server."""
+    """When it was taken, epoch ms by the clock of the server."""
     is_holding: bool
-    """Whether it is held still."""
+    """Whether it still holds the lease."""
 
 
 class Lease(Protocol):
-    """Who may act. The fencing number grows with every holder; targets refuse an older one."""
+    """The right to act. The fencing number grows with every holder; targets refuse an older one."""
 
     def acquire(self) -> int | None:
-        """The fencing number if it is ours, now or already; None while another enforcer holds it."""
+        """Take the lease, unless we hold it already; its fencing number, None if another enforcer holds it."""
 
     def is_held(self, fencing: int) -> bool:
-        """Whether the lease is still ours, asked of the server and not of memory."""
+        """Whether we still hold the lease, according to the server and not to memory."""
 
     def release(self) -> None:
-        """Give it up at once."""
+        """Release the lease immediately."""
 
     def holder(self) -> Holder | None:
-        """Who took it last; None where nobody ever did.
+        """The last holder; None if nobody ever took the lease.
 
         Raises:
             UserError: the server does not answer.
@@ -117,7 +120,7 @@ class Lease(Protocol):
 
 
 class Frozen(NamedTuple):
-    """The kill switch is on."""
+    """A freeze: the kill switch is on."""
 
     since_ms: int
     actor: str
@@ -125,7 +128,7 @@ class Frozen(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """What an enforcer found when it read the switch last."""
+    """The last reading of the switch by an enforcer."""
 
     reader: str
     """`host:pid` of the enforcer."""
@@ -133,17 +136,17 @@ class Reading(NamedTuple):
     """Where it reads the switch."""
     at_ms: int
     frozen_since_ms: int | None
-    """Of the freeze that it obeys; None where the switch was off."""
+    """Start of the freeze that it obeys, epoch ms; None if the switch was off."""
 
 
 class Switch(Protocol):
     """The kill switch, read last before every send."""
 
     def frozen(self) -> Frozen | None:
-        """None only if it is sure to be off: a switch that cannot be read counts as on."""
+        """The freeze; None only if the switch is certainly off. A switch that cannot be read counts as on."""
 
     def freeze(self, frozen: Frozen) -> None:
-        """Stop all of our own enforcement."""
+        """Stop all of our enforcement."""
 
     def unfreeze(self) -> None:
-        """Let it go on."""
+        """Let enforcement continue."""

@@ -1,8 +1,8 @@
-"""Writing one change and taking it back, each read back afterwards; and what became of one after a crash.
+"""Write one change or restore the state before it, read it back, and find its outcome after a crash.
 
-A write whose answer is lost, or that is not to be seen yet, stays in doubt: its newest row is `sending` or
-`restoring`. It is read back in every round, until it is there, or so late that it cannot come any more.
-Whoever else sets a quota keeps it: all of our changes that lie below are given up with the row `superseded`.
+A write stays in doubt if its answer is lost or its effect is not visible yet: its newest row is `sending` or
+`restoring`. Every round reads it back until it is visible, or until it is too late for it to arrive.
+If somebody else sets a quota, their value stays: all of our changes below it get the row `superseded`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kquota_spark.enforce.ports import Held, Outcome, QuotaTarget
 from kquota_spark.formats.text.person_units import quota_text
 
 LATE_WRITE_MS = 120_000
-"""A write is done by then or never: twice default.api.timeout.ms of Kafka's admin client, which is 60 s."""
+"""Maximum time until a write takes effect, ms: twice default.api.timeout.ms of Kafka's admin client, which is 60 s."""
 
 
 class Writer:
@@ -26,10 +26,10 @@ class Writer:
         target: the cluster's quotas.
         journal: the log.
         fencing: number of the lease.
-        actor: who, for the log.
-        now_ms: the time of all rows.
-        may_restore: asked last before a restoration is written: lease and kill switch.
-        ticket: of this act; None for that of the step.
+        actor: the person or program, for the log.
+        now_ms: epoch ms, the time of all rows.
+        may_restore: checks the lease and the kill switch, last before a restoration is written.
+        ticket: the change request of this act; None for that of the step.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Writer:
         self._fencing, self._actor, self._now_ms = fencing, actor, now_ms
 
     def send(self, step: Step, held: Held) -> list[LogEntry]:
-        """Write a change that all guards let through; its rows."""
+        """Write a change that all guards allow; the rows of it."""
         wanted = step.proposal
         below = self._journal.state.live.get(wanted.quota)
         rows = []
@@ -56,16 +56,16 @@ class Writer:
         rows.append(self._row(step, Event.SENDING, note=held.note))
         self._journal.write(rows)
         outcome, detail = self._target.write(wanted.quota, wanted.after, held, self._fencing)
-        if outcome is Outcome.FENCED:  # the log is not ours to write either: who took over settles the step
+        if outcome is Outcome.FENCED:  # we may not write the log either: the new holder settles the step
             return rows
         if outcome in (Outcome.REFUSED, Outcome.CHANGED):
             return rows + self._failed(step, detail or outcome.value)
         return rows + self.settle(step, detail)
 
     def restore(self, step: Step, why: str) -> list[LogEntry]:
-        """Put back what was there before a change, unless somebody else has set it since; the rows of it.
+        """Restore the state before a change, unless somebody else has set the quota since; the rows of it.
 
-        The change is the newest of its quota: what lies on top of it would be lost otherwise.
+        The change must be the newest of its quota: otherwise later changes would be lost.
         """
         wanted, sending = step.proposal, step.sending
         assert sending is not None
@@ -84,7 +84,7 @@ class Writer:
         return rows + self.settle(step, detail)
 
     def settle(self, step: Step, detail: str = "") -> list[LogEntry]:
-        """Read back a change that is in doubt: the row that says what became of it, none if it still is."""
+        """Read back a change in doubt; the row of its outcome, no row if it is still in doubt."""
         wanted, sending = step.proposal, step.sending
         assert sending is not None
         value = self._target.read([wanted.quota])[wanted.quota].value

@@ -1,4 +1,4 @@
-"""Enforcement at work: its log, leases, switch, targets, and the job that looks again and again.
+"""Enforcement against a real cluster: its log, leases, switch and targets, and the job that checks repeatedly.
 
 Rooms, in reading order: edges.
 

@@ -1,4 +1,4 @@
-"""Puts an enforcer together: the policy file, the log, the switch, and the target and lease of the quotas' source."""
+"""Build an enforcer from the policy file, the log, the switch, and the target and lease of the quotas' source."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from kquota_spark.quotas.sources import require_source
 
 
 class Edges(NamedTuple):
-    """Everything that the engine acts through."""
+    """The ports through which the enforcer acts."""
 
     target: QuotaTarget
     lease: Lease
@@ -37,11 +37,11 @@ class Edges(NamedTuple):
 
 @contextmanager
 def enforcement_edges(settings: Settings, *, is_patient: bool = False) -> Iterator[Edges]:
-    """The edges for as long as the block runs; the lease is given up at its end.
+    """The edges while the block runs; the lease is released at its end.
 
     Args:
-        settings: where the quotas are.
-        is_patient: wait for a server that may be about to start, as a person does not.
+        settings: the configuration, with the source of the quotas.
+        is_patient: whether to wait for a server that is starting; commands of people do not wait.
 
     Raises:
         UserError: the source of the quotas is a file, or the cluster does not answer.
@@ -93,7 +93,7 @@ _LEASE_POLL_S = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Enforcing:
-    """An enforcer and what it goes by, as of when it was put together: the policy file is read anew each time."""
+    """An enforcer and its settings; each new one reads the policy file again."""
 
     settings: Settings
     policies: Policies
@@ -102,7 +102,12 @@ class Enforcing:
 
     @classmethod
     def of(cls, settings: Settings, edges: Edges, actor: str) -> Enforcing:
-        """Read the policy file.
+        """Read the policy file, and build an enforcer with it.
+
+        Args:
+            settings: the configuration.
+            edges: the ports of the cluster.
+            actor: the person or program, for the log.
 
         Raises:
             UserError: it cannot be read or is not valid.
@@ -115,7 +120,7 @@ class Enforcing:
         return self.with_ledger(self.edges.ledger)
 
     def with_ledger(self, ledger: Ledger) -> Enforcer:
-        """The same enforcer that writes its rows elsewhere."""
+        """The same enforcer with another log."""
         return Enforcer(
             self.edges.target,
             ledger,
@@ -131,26 +136,26 @@ class Enforcing:
 
     @property
     def needs_second_person(self) -> bool:
-        """Whether nobody may approve what they planned themselves."""
+        """Whether the author of a plan may not approve it."""
         return self.settings.enforcement.approval == "second_person"
 
     def mode_of(self, policy: str) -> Mode:
-        """How far a policy may go; a person's own change not without approval where that needs a second person."""
+        """How far a policy may go; a person's change needs approval if a second person must approve it."""
         mode = self.policies.mode_of(policy)
         return min(mode, Mode.APPROVE) if policy == OVERRIDE and self.needs_second_person else mode
 
     def situation(self, now_ms: int) -> Situation:
-        """What is known now."""
+        """The freshness of the tables now."""
         return situation(self.settings, now_ms, silent_after_ms=self.policies.guards.max_age)
 
     def proposals(self, now_ms: int) -> Sequence[Proposal]:
-        """What the policies want now."""
+        """The proposals of the policies now."""
         return proposals(self.policies, observations(self.settings, self.policies, now_ms), now_ms)
 
 
 @contextmanager
 def enforcing(settings: Settings, actor: str) -> Iterator[Enforcing]:
-    """An enforcer for a person's command; gives the lease back at the end.
+    """An enforcer for the command of a person; the lease is released at the end.
 
     Raises:
         UserError: the policy file, the cluster or the tables cannot be used.
@@ -165,13 +170,13 @@ def wait_for_lease(run: Enforcing) -> None:
 
 
 def taken_lease(settings: Settings, lease: Lease) -> int:
-    """Wait for the turn of a person's command: a running enforcer gives the lease back after each look.
+    """Take the lease for the command of a person: a running enforcer releases it after each check.
 
     Returns:
         The fencing number.
 
     Raises:
-        UserError: somebody else has held it for longer than a look takes.
+        UserError: another enforcer still holds it after twice `enforcement.lease_time`.
     """
     wait_s = 2 * settings.enforcement.lease_time / 1_000
     until_s = time.monotonic() + wait_s

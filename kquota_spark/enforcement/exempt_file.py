@@ -1,11 +1,11 @@
-"""The file of exempt names, `exempt.file` of the policies: one per line, appended and removed by `kquota exempt`.
+"""The file of exempt names, `exempt.file` of the policies: one per line. `kquota exempt` adds and removes lines.
 
     # comments and empty lines stay
     users/admin
     clients/mirror%20maker
     pattern connect-.*
 
-Users and client ids are spelled as Kafka's nodes spell them, so that a name of any characters is one line.
+Users and client ids are encoded as in Kafka's nodes, so a name with any characters takes one line.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PATTERN = "pattern "
 _EXPECTED = "expected users/NAME, clients/ID or pattern REGEX"
 _MOST_BYTES = 1_000_000
 _ADVICE = "edit it where it comes from"
-"""Where it cannot be written it is a ConfigMap, mostly."""
+"""Advice for a file that cannot be written: mostly it is a ConfigMap."""
 
 
 class ExemptName(NamedTuple):
@@ -31,18 +31,18 @@ class ExemptName(NamedTuple):
     kind: str
     """`user`, `client` or `pattern`."""
     name: str
-    """The name itself, or a regular expression of RE2 for whole names."""
+    """The name itself, or an RE2 regular expression that matches whole names."""
 
     @property
     def line(self) -> str:
-        """As the file has it."""
+        """The text of the line in the file."""
         if self.kind == "pattern":
             return f"{_PATTERN}{self.name}"
         return str(Entity(self.name) if self.kind == "user" else Entity(client_id=self.name))
 
     @property
     def problem(self) -> str | None:
-        """Why this cannot be a line of the file; None if it can."""
+        """Why this is not a valid line of the file; None if it is valid."""
         if self.name == "":
             return "an empty name, expected a name"
         if self.kind != "pattern":
@@ -53,10 +53,10 @@ class ExemptName(NamedTuple):
 
 
 def read_exempt(path: Path) -> Exempt:
-    """The names of a file.
+    """The exempt names and patterns of a file.
 
     Raises:
-        UserError: it cannot be read, or one line per problem, with its number.
+        UserError: it cannot be read, or has problems; one line per problem, with its line number.
     """
     names: dict[str, list[str]] = {"user": [], "client": [], "pattern": []}
     for _, found in _lines(path):
@@ -71,7 +71,7 @@ def add_exempt(path: Path, name: ExemptName) -> bool:
     """Append a line; a running enforcer reads either the old or the new file.
 
     Returns:
-        Whether anything changed: False if the line was there.
+        Whether the file changed: False if it already had the line.
 
     Raises:
         UserError: the file is not valid, or cannot be read or written.
@@ -86,10 +86,10 @@ def add_exempt(path: Path, name: ExemptName) -> bool:
 
 
 def remove_exempt(path: Path, name: ExemptName) -> bool:
-    """Remove every line of a name, as `add_exempt` adds one.
+    """Remove every line with a name; a running enforcer reads either the old or the new file.
 
     Returns:
-        Whether anything changed: False if there was none.
+        Whether the file changed: False if it had no such line.
 
     Raises:
         UserError: the file is not valid, or cannot be read or written.
@@ -103,7 +103,7 @@ def remove_exempt(path: Path, name: ExemptName) -> bool:
 
 
 def _lines(path: Path) -> list[tuple[str, ExemptName | None]]:
-    """Each line with what it holds; UserError with every line that holds nothing valid."""
+    """Each line with its parsed name; UserError with every invalid line."""
     lines, problems = list[tuple[str, ExemptName | None]](), list[str]()
     for number, line in enumerate(_text(path).split("\n"), start=1):
         try:
@@ -116,7 +116,7 @@ def _lines(path: Path) -> list[tuple[str, ExemptName | None]]:
 
 
 def _parsed(line: str) -> ExemptName | None:
-    """What a line holds; None for a comment or an empty one; ValueError for any other."""
+    """The name or pattern of a line; None for a comment or an empty line; ValueError for an invalid line."""
     line = line.strip()
     if not line or line.startswith("#"):
         return None

@@ -1,8 +1,8 @@
-"""Gathers what policies look at from the tables, with DuckDB: no Spark, no JVM.
+"""Gather the observations of policies from the tables, with DuckDB: no Spark, no JVM.
 
-Each length of period is one pass over its decisions, and one more over the last day for the rates of its seconds.
-What the log tells counts; rows from JMX only where a broker's log tells nothing of that type of quota. Buckets of a
-quota callback are left out: what their limits would become is the callback's business. Our own clients are marked.
+Each length of period is one pass over its decisions. One more pass over the last day gets the rates of its seconds.
+Rows from JMX are used only if a broker's log has no rows of that type of quota. Buckets of a quota callback are left
+out, because only the callback decides their limits. Our own clients are marked.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ select entity, epoch_ms(valid_from) as valid_from, epoch_ms(valid_to) as valid_t
        epoch_ms(certain_from) as certain_from, {", ".join(key.value for key in QuotaKey)}
 from rules where cluster_id = ? and level is not null order by entity, valid_from
 """  # noqa: S608 - names of ours
-# A second counts for the share of its verdicts that are certain: where a busy bucket is at its limit, most seconds have
-# one that 2 ms could flip. A second of requests that came late is a row without a verdict beside the one that was
-# judged before.
+# A second counts by the share of its verdicts that are certain. In a busy bucket at its limit, most seconds have a
+# verdict that 2 ms could change. Late requests of a second are a row without a verdict, beside the row that was judged
+# before.
 _USES = f"""
 with judged as (
   select *, {_IS_LOG}, coalesce(requests, 1) > 0 as has_verdict,
@@ -116,7 +116,12 @@ _PERCENT_PER_US = 100.0 / 1_000_000
 
 
 def observations(settings: Settings, policies: Policies, now_ms: int) -> Observations:
-    """What the tables say, as of `now_ms`; periods end with the newest decision.
+    """The observations in the tables, as of `now_ms`; periods end with the newest decision.
+
+    Args:
+        settings: the configuration, with the place of the tables.
+        policies: the lengths of their periods are gathered, and a day.
+        now_ms: epoch ms.
 
     Raises:
         UserError: decisions, usage or quota_rules are missing, or a table cannot be read.
@@ -146,18 +151,18 @@ def observations(settings: Settings, policies: Policies, now_ms: int) -> Observa
 
 
 class _Gathered:
-    """Queries of one cluster over stretches of time, both ends in epoch ms, the second exclusive."""
+    """Queries of one cluster over periods of time, both ends in epoch ms, the second exclusive."""
 
     def __init__(self, tables: Tables, cluster_id: str) -> None:
         self._tables = tables
         self._cluster_id = cluster_id
 
     def rows(self, sql: str, from_ms: int, to_ms: int, *more: object) -> list[dict[str, Any]]:
-        """Rows of a query that begins with the cluster and a stretch."""
+        """Rows of a query; its first parameters are the cluster and the ends of the period, `more` the others."""
         return self._tables.query(sql, [self._cluster_id, from_ms * 1_000, to_ms * 1_000, *more]).dicts()
 
     def period(self, from_ms: int, to_ms: int, is_ours: Callable[[Bucket], bool]) -> Period:
-        """The buckets with traffic."""
+        """A period with the buckets that had traffic."""
         episodes = {_place(row): row for row in self.rows(_EPISODES, from_ms, to_ms)}
         uses = (
             _use(row, episodes.get(_place(row), {}), to_ms - from_ms)
@@ -167,7 +172,7 @@ class _Gathered:
         return Period(from_ms=from_ms, to_ms=to_ms, buckets=marked)
 
     def rates(self, from_ms: int, to_ms: int) -> dict[Place, tuple[RateSeconds, ...]]:
-        """How many seconds had which rate."""
+        """The number of seconds by rate, for each bucket."""
         found: dict[Place, list[RateSeconds]] = {}
         for row in self.rows(_RATES, from_ms, to_ms):
             found.setdefault(_place(row), []).append(RateSeconds(row["rate_per_s"], row["seconds"]))
@@ -177,7 +182,7 @@ class _Gathered:
 def _with_ours(
     clients: Sequence[ClientUse], names: tuple[str, ...]
 ) -> tuple[tuple[ClientUse, ...], Callable[[Bucket], bool]]:
-    """The clients with ours marked, and whether a bucket is of ours alone; `names` are those of `own_clients`."""
+    """The clients with ours marked, and a check whether a bucket has only ours; `names` is from `own_clients`."""
     found = tuple(replace(client, is_ours=is_own(client.client_id, names)) for client in clients)
     users = {client.user for client in found} - {client.user for client in found if not client.is_ours}
 
@@ -246,7 +251,7 @@ def _in_force(book: RuleBook, now_ms: int) -> dict[Quota, InForce]:
 
 
 def _since_ms(stretches: Iterable[RuleStretch], key: QuotaKey, value: float, from_ms: int) -> int:
-    """Since when a key has its value: edits of other keys of the entity begin stretches too."""
+    """Since when a key has its value, epoch ms: edits of other keys of the entity begin rule periods too."""
     since_ms = from_ms
     for stretch in reversed([one for one in stretches if one.valid_from_ms <= from_ms]):
         if stretch.values.get(key) != value:

@@ -1,11 +1,11 @@
-"""The job that enforces: looks again whenever there are new decisions, and also when there are none.
+"""The enforcement job: it checks whenever there are new decisions, and also when there are none.
 
-A streaming query over `decisions` is the heartbeat: each micro-batch says that more has been decided. Its rows are not
-what the policies look at, which is hours of the tables, through DuckDB. A look that is done twice, or not at all,
-decides nothing that the next one would not; so nothing depends on the checkpoint, and each start begins a new one.
+A streaming query over `decisions` is the heartbeat: each micro-batch reports new decisions. Policies do not use its
+rows. They read hours of the tables through DuckDB. A check that runs twice, or not at all, decides nothing that the
+next one would not. So nothing depends on the checkpoint, and each start begins a new one.
 
-What expires must end while the log is silent too: the driver looks by itself when there was no micro-batch for two
-triggers. The lease is given back after each look, so that a person's command gets its turn between two of them.
+Temporary changes also expire while no decisions arrive: the driver checks by itself if there was no micro-batch for two
+triggers. The lease is released after each check, so that the command of a person can run between two checks.
 """
 
 from __future__ import annotations
@@ -44,23 +44,25 @@ QUERY = "enforce"
 ACTOR = "enforcer"
 _POLL_S = 0.5
 _GIVE_UP_S = 300.0
-"""What has not come back within this time is left to whoever starts the job again."""
+"""Maximum time without a successful check, seconds: then the job ends, and its supervisor may restart it."""
 _REST = 9
-"""After a look nothing is looked at for so many times as long: large tables take seconds, of all cores. What has run
-out ends all the same."""
-Tell = Callable[[LogEntry], None]
+"""Pause after a check, as a multiple of its duration: reading large tables keeps all cores busy for seconds. Expired
+changes are reverted during the pause as well."""
+OnEntry = Callable[[LogEntry], None]
 
 
 class Looks:
-    """One look after the other, whoever asks for it: what is known, what to do about it, and what has ended.
+    """The checks of the job, one at a time: read the tables, plan and send changes, and revert expired ones.
+
+    The callback after `publisher` gets each row of the log, in order, when it is durable.
 
     Args:
-        settings: of the job; the policy file is read anew at each look.
-        edges: of the cluster.
-        publisher: of the decision topic; None without one.
-        tell: takes each row of the log, in its order, when it is durable.
-        clock_ms: the wall clock.
-        seconds: a clock that never steps.
+        settings: the configuration; each check reads the policy file again.
+        edges: the ports of the cluster.
+        publisher: the publisher of the decision topic; None without one.
+        on_entry: takes each row of `enforcement_log` when it is durable.
+        clock_ms: the wall clock, epoch ms.
+        seconds: a monotonic clock, seconds.
     """
 
     def __init__(
@@ -68,13 +70,13 @@ class Looks:
         settings: Settings,
         edges: Edges,
         publisher: DecisionPublisher | None,
-        tell: Tell,
+        on_entry: OnEntry,
         clock_ms: Callable[[], int],
         seconds: Callable[[], float] = time.monotonic,
     ) -> None:
         self._settings, self._publisher, self._clock_ms = settings, publisher, clock_ms
         self._seconds, self._rest_until_s = seconds, 0.0
-        self._edges = edges._replace(ledger=ToldLedger(edges.ledger, tell))
+        self._edges = edges._replace(ledger=ReportingLedger(edges.ledger, on_entry))
         self._switch, self._reader = FreezeSwitch(settings), f"{socket.gethostname()}:{os.getpid()}"
         self._lock = threading.Lock()
         self._looked_s = self._well_s = seconds()
@@ -83,19 +85,19 @@ class Looks:
 
     @property
     def idle_s(self) -> float:
-        """How long ago the last look ended."""
+        """Seconds since the end of the last check."""
         return self._seconds() - self._looked_s
 
     def look(self) -> None:
-        """Look, unless another look is under way, and act.
+        """Wait for a running check, then check and act; nothing once the job is ending.
 
         Raises:
-            UserError: a server or a table cannot be used; what was under way is found by the next look.
+            UserError: a server or a table cannot be used; the next check settles unfinished changes.
         """
         self._take_turn(self._act)
 
     def _take_turn(self, act: Callable[[int], None]) -> None:
-        """One at a time, with the lease given back, and none once the job is ending."""
+        """Call `act` alone and release the lease afterwards; nothing once the job is ending."""
         with self._lock:
             if self._is_ending:
                 return
@@ -107,8 +109,11 @@ class Looks:
                 self._looked_s = self._seconds()
 
     def _confirm_switch(self) -> None:
-        """Note what the switch says. While it is on only with the lease: then no other enforcer is sending either."""
-        with suppress(UserError):  # without a note nobody takes it for confirmed
+        """Note the state of the switch.
+
+        While it is on, note it only under the lease: then no other enforcer is sending either.
+        """
+        with suppress(UserError):  # without a note the freeze counts as unconfirmed
             frozen = self._switch.frozen()
             if frozen is None or self._edges.lease.acquire() is not None:
                 self._switch.confirm(self._reader, self._clock_ms(), frozen)
@@ -122,7 +127,7 @@ class Looks:
         self._rest_until_s = ended_s + _REST * (ended_s - began_s)
 
     def _end(self, now_ms: int) -> None:
-        """What a look does about changes that are in force, without the tables that policies look at."""
+        """Settle changes in doubt and revert expired ones, without the tables that policies read."""
         ending = Enforcing(self._settings, Policies(mode=Mode.OFF), self._edges, ACTOR).enforcer
         ending.resume(now_ms)
         ending.expire(now_ms)
@@ -132,7 +137,7 @@ class Looks:
             run = Enforcing.of(self._settings, self._edges, ACTOR)
             proposals, situation = run.proposals(now_ms), run.situation(now_ms)
         except UserError:
-            # A mistake in the policy file, or decisions that cannot be read, must not keep a penalty from ending.
+            # A penalty must also end if the policy file has a mistake or the decisions cannot be read.
             self._end(now_ms)
             raise
         return run.enforcer.run(proposals, situation, now_ms)
@@ -149,10 +154,12 @@ class Looks:
         self._state = state
 
     def try_to_look(self) -> None:
-        """Look, or rest from the last one; what goes wrong is said once, and again when it is something else.
+        """Check, or during the pause after the last check only revert expired changes.
+
+        An error is reported once, and again when it changes.
 
         Raises:
-            UserError: nothing has gone well for five minutes.
+            UserError: no check has succeeded for five minutes.
         """
         try:
             if self._seconds() < self._rest_until_s:
@@ -172,36 +179,36 @@ class Looks:
             self._well_s = self._seconds()
 
     def end(self) -> None:
-        """Let the look that is under way come to its end; no other begins."""
+        """Wait until a running check ends; no other begins."""
         self._is_ending = True
         with self._lock:
             pass
 
 
-class ToldLedger:
-    """A ledger that tells what it was given, once that is durable."""
+class ReportingLedger:
+    """A ledger that reports each row once it is durable."""
 
-    def __init__(self, ledger: Ledger, tell: Tell) -> None:
-        self._ledger, self._tell = ledger, tell
+    def __init__(self, ledger: Ledger, on_entry: OnEntry) -> None:
+        self._ledger, self._on_entry = ledger, on_entry
 
     def append(self, entries: Sequence[LogEntry]) -> None:
         """See `enforce.ports.Ledger`."""
         self._ledger.append(entries)
         for entry in entries:
-            self._tell(entry)
+            self._on_entry(entry)
 
     def entries(self) -> list[LogEntry]:
         """See `enforce.ports.Ledger`."""
         return self._ledger.entries()
 
 
-def run_enforcement(settings: Settings, tell: Tell, *, is_once: bool) -> None:
-    """Enforce until stopped, or look once; once needs no Spark, because nothing has to wake it.
+def run_enforcement(settings: Settings, on_entry: OnEntry, *, is_once: bool) -> None:
+    """Enforce until stopped, or check once; a single check needs no Spark, because nothing has to trigger it.
 
     Args:
         settings: the configuration.
-        tell: takes each row of `enforcement_log` as it is written.
-        is_once: one look, for cron.
+        on_entry: takes each row of `enforcement_log` when it is durable.
+        is_once: whether to check only once, for cron.
 
     Raises:
         UserError: Java, a server, topic, table or the policy file cannot be used; one line.
@@ -216,8 +223,8 @@ def run_enforcement(settings: Settings, tell: Tell, *, is_once: bool) -> None:
             if settings.enforcement.decision_topic
             else None
         )
-        looks = Looks(settings, edges, publisher, tell, now_ms)
-        # Also what a crash left half done comes first, before anything takes time to start.
+        looks = Looks(settings, edges, publisher, on_entry, now_ms)
+        # The first check also settles the changes that a crash left unfinished, before the slow start of Spark.
         looks.look()
         for line in unknown_exemptions(settings, load_policies(Path(settings.enforcement.policy_file))):
             say(f"enforce: warning: {line}")
@@ -253,7 +260,10 @@ def _run_on(settings: Settings, looks: Looks, stack: ExitStack) -> None:
 
 
 def start_heartbeat(session: SparkSession, settings: Settings, look: Callable[[], None]) -> StreamingQuery:
-    """Have something called for each micro-batch of decisions: from now on, and all that has come in one."""
+    """Start a streaming query that calls a function once per micro-batch of decisions, from the present version on.
+
+    All decisions that arrived since the last call are one micro-batch.
+    """
     from kquota_spark.audit.spark import table_stream
     from kquota_spark.schema.tables import DECISIONS
 
@@ -271,7 +281,7 @@ def start_heartbeat(session: SparkSession, settings: Settings, look: Callable[[]
 
 
 def _remove(settings: Settings, checkpoint: str) -> None:
-    """A checkpoint of before may name files that `maintain.file_retention` has removed since."""
+    """Remove the old checkpoint: it may name files that `maintain.file_retention` has removed since."""
     try:
         files, place = file_system(settings, checkpoint)
         with suppress(FileNotFoundError):

@@ -1,4 +1,4 @@
-"""The policy file: read into `enforce.policies.policy.Policies`, and held against known names.
+"""Read the policy file into `enforce.policies.policy.Policies`, and check its names.
 
 Mistakes are found before anything is planned.
 """
@@ -33,7 +33,8 @@ from kquota_spark.store.reading import Tables
 
 _POLICY_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 _KEYS = tuple(key.value for key in QuotaKey if key is not QuotaKey.CONTROLLER_MUTATION_RATE)
-"""Mutations have one bucket at the active controller: no share of a broker, and no rate to compare with a limit."""
+"""Keys that a policy may have. Mutations have one bucket at the active controller: no share per broker, and no rate to
+compare with a limit."""
 _LEAST_PERIOD_MS = 60_000
 _PERCENTS_ABOVE = {"used_percent": 100.0, "margin_percent": 100.0}
 _NAMES = "select distinct {column} from {table} where cluster_id = ? and {column} is not null"
@@ -41,10 +42,10 @@ _LEAST_COUNTS = {"episodes": 1, "least_seconds": 1, "connections": 1}
 
 
 def load_policies(path: Path) -> Policies:
-    """Read and check a file of policies, with the exempt names of the file that it names.
+    """Read and check a policy file, and add the exempt names of its `exempt.file`.
 
     Raises:
-        UserError: a file cannot be read, or one line per problem found in it.
+        UserError: a file cannot be read, or has problems; one line per problem.
     """
     policies = read_yaml_as(Policies, path)
     problems = [
@@ -63,14 +64,14 @@ def load_policies(path: Path) -> Policies:
 
 
 def exempt_file(path: Path, policies: Policies) -> Path:
-    """The file that `exempt.file` names: beside the policy file, if its path is relative."""
+    """The path of `exempt.file`; a relative path starts at the folder of the policy file."""
     return path.parent / policies.exempt.file
 
 
 def unknown_exempt(
     policies: Policies, known_users: Collection[str], known_client_ids: Collection[str]
 ) -> list[str]:
-    """Exemptions that hold for nobody, a line each: a name with a typo would leave its owner unprotected."""
+    """One line for each exemption that matches no known name: a name with a typo would protect nobody."""
     exempt = policies.exempt
     lines = []
     for key, names, known in (
@@ -170,7 +171,7 @@ def _policy_problems(policy: Policy, guards: GuardSettings) -> Iterator[str]:
 
 
 def _keys_given(policy: Policy) -> tuple[str, list[str]]:
-    """Where the policy says its quota keys, and what it says there."""
+    """The field of the policy that has its quota keys, and these keys."""
     match policy:
         case Raise():
             return "broker_capacity_per_s", list(policy.broker_capacity_per_s)
@@ -223,14 +224,14 @@ def _positive(values: dict[str, float], where: str) -> Iterator[str]:
 
 
 class KnownNames(NamedTuple):
-    """Users and client ids that sent something, or ever had a quota."""
+    """Users and client ids that ever sent requests or had a quota."""
 
     users: frozenset[str]
     client_ids: frozenset[str]
 
 
 def known_names(settings: Settings) -> KnownNames:
-    """All names in `usage` and `quota_rules`; none of a table that is not there.
+    """All names in `usage` and `quota_rules`; no names from a table that does not exist.
 
     Raises:
         UserError: a table cannot be read.
@@ -245,7 +246,7 @@ def known_names(settings: Settings) -> KnownNames:
 
 
 def unknown_exemptions(settings: Settings, policies: Policies) -> list[str]:
-    """Exemptions that hold for nobody who is known, a line each.
+    """One line for each exemption that matches no name in the tables.
 
     Raises:
         UserError: a table cannot be read.

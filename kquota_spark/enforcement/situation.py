@@ -1,8 +1,8 @@
-"""How far the tables know what goes on: what enforcement has to be sure of before it touches anything.
+"""How fresh and how complete the tables are: enforcement checks this before it changes anything.
 
-A broker without traffic has no seconds to decide, but its shipper says every second that it is there: it counts as
-decided as far as MEASURE has closed seconds of others, which goes by one watermark. A broker that spoke within the last
-hour and does not now may be throttling or serving anybody: the view is not whole then.
+A broker without traffic has no seconds to decide, but its shipper sends a sign of life every second. It counts as
+decided as far as MEASURE has closed seconds of other brokers, because all share one watermark. A broker that was heard
+from within the last hour, but not now, may be throttling or serving any client: the view is incomplete then.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kquota_spark.schema.harm import IS_THROTTLED
 from kquota_spark.store.reading import Tables, utc_text
 
 HEARD_OF_MS = 3_600_000
-"""A broker that was heard of within this time is expected to be heard now."""
+"""Time in which a broker must have been heard from to be expected now, ms."""
 _BROKERS = """
 with heard as (
   select broker_id, max(record_time_ms) as heard_ms from requests
@@ -39,7 +39,7 @@ select broker_id, heard_ms, used_ms, decided_ms from heard full join used using 
 full join decided using (broker_id) where broker_id >= 0 order by broker_id
 """
 _KNOWING = ("enforcement_log", "quota_rules", "decisions", "usage", "requests")
-"""Tables that may know a cluster, small ones first."""
+"""Tables that may have rows of a cluster, small ones first."""
 _CLUSTERS = "select distinct cluster_id from {table}"
 _RULES_KNOWN = "select epoch_ms(min(known_through)) from quota_sources where cluster_id = ?"
 _PROBLEMS = """
@@ -61,12 +61,12 @@ from decisions where cluster_id = ? and epoch_ms(second) >= ? and ({{which}})
 
 
 def situation(settings: Settings, now_ms: int, *, silent_after_ms: int) -> Situation:
-    """What the tables know at this time.
+    """How fresh and how complete the tables are now.
 
     Args:
-        settings: where the tables are.
-        now_ms: the wall clock.
-        silent_after_ms: a broker that was not heard of for so long is not heard now.
+        settings: the configuration, with the place of the tables.
+        now_ms: the wall clock, epoch ms.
+        silent_after_ms: time without a sign of life after which a broker is silent, ms.
 
     Raises:
         UserError: a table is missing or cannot be read.
@@ -74,7 +74,7 @@ def situation(settings: Settings, now_ms: int, *, silent_after_ms: int) -> Situa
     cluster = [settings.cluster_id]
     with Tables(settings) as tables:
         for name in ("usage", "decisions", "requests"):
-            # Lines of the collector of JMX are no requests.
+            # Lines of the JMX collector are not requests.
             if name == "requests" and not settings.kafka.has_log:
                 tables.open_if_there(name)
             else:
@@ -98,12 +98,12 @@ def situation(settings: Settings, now_ms: int, *, silent_after_ms: int) -> Situa
 
 
 def require_known_cluster(settings: Settings) -> None:
-    """Check that a table has rows of the cluster of the settings; an enforcer of it has no other tables.
+    """Check that a table has rows of the cluster in the settings: an enforcer of the cluster uses the same tables.
 
-    Tables that cannot be read are no objection: a person must be able to freeze then, too.
+    A table that cannot be read is no error here: a person must be able to freeze even then.
 
     Raises:
-        UserError: none has; names the clusters that they hold.
+        UserError: no table has such rows; the message names the clusters in the tables.
     """
     known: set[str] = set()
     with Tables(settings) as tables:
@@ -124,7 +124,7 @@ def require_known_cluster(settings: Settings) -> None:
 
 
 def decided_through_ms(brokers: list[dict[str, int | None]]) -> int | None:
-    """Through when the seconds of all brokers are decided, epoch ms; None before the first decision."""
+    """The time up to which the seconds of all brokers are decided, epoch ms; None before the first decision."""
     closed_ms = max((row["used_ms"] for row in brokers if row["used_ms"] is not None), default=None)
     if closed_ms is None:
         return None
@@ -135,7 +135,7 @@ def _of_broker(row: dict[str, int | None], closed_ms: int) -> int:
     used_ms, decided_ms, heard_ms = row["used_ms"], row["decided_ms"], row["heard_ms"]
     if used_ms is not None and used_ms > (decided_ms or 0):
         return decided_ms or 0
-    # All that it used is decided, through the newest second that is closed; but not beyond its last word.
+    # All its used seconds are decided, up to the newest closed second, but not after its last sign of life.
     return min(closed_ms, max(time_ms for time_ms in (heard_ms, used_ms, decided_ms) if time_ms is not None))
 
 
@@ -154,10 +154,11 @@ def _edits(rows: list[tuple[Any, ...]]) -> Iterator[tuple[Quota, int]]:
 
 
 def override_evidence(settings: Settings, quota: Quota, now_ms: int) -> Evidence:
-    """What a person's change of a quota rests on, as the guards want it.
+    """The evidence for a person's change of a quota, as the guards need it.
 
-    Seconds of the last hour that this quota decided; where there are none, of its type; else of all. A quota that is
-    new to the cluster has no decisions of its own: what it rests on then is that the audit works.
+    It counts the decided seconds of the last hour under this quota. If there are none, it counts those of its type, and
+    otherwise all. A quota that is new to the cluster has no decisions of its own, so the evidence shows only that the
+    audit works.
 
     Raises:
         UserError: the decisions cannot be read.

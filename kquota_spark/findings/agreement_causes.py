@@ -1,6 +1,6 @@
-"""Why verdicts differ from the broker's: those of a time from evidence alone, and a single one tried out.
+"""Why verdicts differ from the broker's: for a whole period from evidence alone, for a single verdict by trials.
 
-Each cause has its threshold here, and says it.
+The threshold of each cause is defined here.
 """
 
 from __future__ import annotations
@@ -17,32 +17,39 @@ from kquota_spark.model.measure.throttle_time import throttle_time_ms
 from kquota_spark.model.replay.replay import Verdict
 
 LEAST_AGREEMENT_PERCENT = 99.0
-"""Below this, and with 20 wrong verdicts at least, a cause is looked for. The right settings reached 99.5 % on every
-capture of a real broker."""
+"""Percent of agreement below which the audit searches for a cause, if at least 20 verdicts are wrong.
+
+The right settings reached 99.5 % on every capture of a real broker.
+"""
 MISSING_PERCENT = 0.5
-"""Of a broker's lines, from which on lines that are not there are named."""
+"""Percent of a broker's lines above which missing or late lines are reported as the cause."""
 ONE_SIDED = 3
-"""Lines that are missing make the replay too mild: so many misses for each false alarm at least."""
+"""Fewest misses per false alarm for causes that make the replay too mild, such as missing lines."""
 COLD_PERCENT = 80.0
-"""Of the wrong verdicts, if they lie in the first two horizons of the ring; and at most a quarter of all time may."""
+"""Fewest percent of the wrong verdicts in the first two horizons of the ring for a cold start as the cause.
+
+These horizons may be at most a quarter of the whole period.
+"""
 EXCLUDED_PERCENT = 50.0
-"""Of the requests, from which on the request quota decides what is left to be judged."""
+"""Percent of requests excluded by the request quota above which that is reported as the cause."""
 LEAST_JMX = 20
-"""JMX samples of which none belongs to a bucket that was judged."""
+"""Fewest JMX samples for a quota callback as the cause, if none of them belongs to a judged bucket."""
 FOUND_PERCENT = 80.0
-"""Of the broker's throttles, that the replay gave too: with other quotas or amounts it would not."""
+"""Fewest percent of the broker's throttles that the replay finds too, for quotas and amounts to be right."""
 EXACT_PERCENT = 85.0
-"""Of the throttles that both gave, to the millisecond: 90 to 99 % on every capture of a real broker, and 66 to 72 %
-with a tenth of their lines 30 ms late."""
+"""Percent of the common throttles that are exact to the millisecond, below which the log times are the cause.
+
+It is 90 to 99 % on every capture of a real broker. With a tenth of their lines 30 ms late it is 66 to 72 %.
+"""
 _TRIALS = 64
 _NOISES_MS = (5, 25, 100)
-"""A few ms are the log's own precision; more happens when the broker pauses between its stages."""
+"""Shifts (ms) of record times: a few ms are the log's own precision, more if the broker pauses between its stages."""
 _CONCURRENT_MS = 5
 _LOOK_BACK_WINDOWS = 3
 
 
 class Cause(Enum):
-    """What can be wrong; the value is what outputs carry."""
+    """Possible causes; outputs contain the value."""
 
     WINDOW = "window settings"
     VERSION = "broker version"
@@ -59,7 +66,7 @@ class Cause(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LikelyCause:
-    """One cause with the sentence that shows it, and what to do."""
+    """One cause with a sentence of evidence, and advice."""
 
     cause: Cause
     evidence: str
@@ -68,17 +75,21 @@ class LikelyCause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerEvidence:
-    """What the tables say about one broker over some time; requests unless said otherwise.
+    """What the tables contain about one broker in a period; the numbers count requests unless described otherwise.
 
-    `lines_expected` counts the correlation ids that clients that only produce used on their connections, and
-    `lines_missing` those between two of one connection that are in no line; `offsets_missing` are gaps in the log
-    topic. `clock_ahead_ms` is by how much the lines' own times are at least ahead of the times at which they reached
-    Kafka; negative if every line is behind by that much and they hardly differ. `other_throttled` are requests that no
-    bandwidth quota counts and that were throttled. `judged_in_jmx` of the `jmx_samples` with a byte rate belong to a
-    bucket that was judged; `unknown_tags` of them have tags of no such bucket, and others than user and client id.
-    `callback_class` is the broker's client.quota.callback.class where the audit resolves quotas without one. Of the
-    produces that the broker `throttled`, the replay gave `throttles_found` a throttle too, `throttles_exact` of them to
-    the millisecond.
+    * `lines_expected`: correlation ids that clients which only produce used on their connections.
+    * `lines_missing`: correlation ids between two of one such connection that are in no line.
+    * `offsets_missing`: offsets missing in the log topic.
+    * `clock_ahead_ms`: how much the lines' own times are at least ahead of the times at which they reached Kafka. It is
+      negative if every line is behind by that much and they hardly differ.
+    * `other_throttled`: throttled requests that no bandwidth quota counts.
+    * `jmx_samples`: JMX samples with a byte rate.
+    * `judged_in_jmx`: those of them that belong to a judged bucket.
+    * `unknown_tags`: those of them with tags of no such bucket, and with other tags than user and client id.
+    * `callback_class`: the broker's client.quota.callback.class, if the audit resolves quotas without one.
+    * `throttled`: produces that the broker throttled.
+    * `throttles_found`: those of them that the replay throttled too.
+    * `throttles_exact`: those found with the same throttle to the millisecond.
     """
 
     requests: int = 0
@@ -105,7 +116,7 @@ class BrokerEvidence:
 
     @property
     def wrong(self) -> int:
-        """Certain verdicts that differ from the broker's."""
+        """Number of certain verdicts that differ from the broker's."""
         return self.false_positive + self.false_negative
 
     @property
@@ -115,9 +126,9 @@ class BrokerEvidence:
 
 
 def likely_causes(evidence: BrokerEvidence, config: RateConfig, fit: Fit | None) -> list[LikelyCause]:
-    """What explains a drop, the strongest evidence first; nothing if agreement has not dropped.
+    """The likely causes of a drop in agreement, the strongest evidence first; none if agreement has not dropped.
 
-    A fit, from `ring_check.likely_settings`, has been tried out: it leaves nothing else to explain.
+    A fit, from `ring_check.likely_settings`, has been tested by a replay, so it is the only cause.
     """
     if not evidence.has_dropped:
         return []
@@ -243,7 +254,7 @@ def _of_times(evidence: BrokerEvidence) -> Iterator[LikelyCause]:
 
 
 def cause_of(verdicts: Sequence[Verdict], index: int, config: RateConfig) -> str:
-    """The likely cause of one wrong verdict among those of its bucket, as `kquota replay --show wrong` has it."""
+    """The likely cause of one wrong verdict among those of its bucket, as `kquota replay --show wrong` prints it."""
     wrong = verdicts[index]
     if wrong.cause is not None:
         return wrong.cause.value
@@ -262,13 +273,13 @@ def cause_of(verdicts: Sequence[Verdict], index: int, config: RateConfig) -> str
 
 
 def _flips_under_noise(verdicts: Sequence[Verdict], index: int, config: RateConfig, noise_ms: int) -> bool:
-    """Whether some small shift of the record times, requests changing places included, gives the other verdict."""
+    """Whether some small shift of the record times, which may also reorder requests, gives the broker's verdict."""
     target = verdicts[index]
     horizon_ms = _LOOK_BACK_WINDOWS * config.horizon_ms
     first = index
     while first > 0 and target.point.record_time_ms - verdicts[first - 1].point.record_time_ms < horizon_ms:
         first -= 1
-    # A few requests behind the wrong one may have been recorded before it.
+    # A few requests after the wrong one may have been recorded before it.
     part = verdicts[first : index + 8]
     random = Random(target.point.record_time_ms)  # noqa: S311 - reproducible noise, not a secret
     for _ in range(_TRIALS):

@@ -1,4 +1,4 @@
-"""What clients do, whatever the rules: ids made anew for each run, share fetches, and edits of quotas."""
+"""Findings about clients that do not depend on rules: new ids for each run, share fetches, and edits of quotas."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _MOST_ROWS = 100
 _MOST_NAMED = 3
 _HOUR_MS = 3_600_000
 _VARYING = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{6,}|[0-9]+", re.IGNORECASE)
-"""A UUID, a hexadecimal number or a word of the letters a to f, a number."""
+"""Matches a UUID, a hexadecimal number (or a word of the letters a to f), or a number."""
 
 
 class IdSeen(NamedTuple):
-    """When a client id of a user was first and last seen, and how much it moved."""
+    """When a client id of a user was first and last seen (epoch ms), and its bytes."""
 
     user: str
     client_id: str
@@ -32,11 +32,11 @@ class IdSeen(NamedTuple):
 
 
 def unstable_client_ids(seen: Iterable[IdSeen], from_ms: int, to_ms: int) -> list[Finding]:
-    """UNSTABLE_CLIENT_ID: families of short-lived ids between two times, each of which has a bucket of its own.
+    """UNSTABLE_CLIENT_ID: families of short-lived client ids between two times, where each id has its own bucket.
 
-    Ids of one user that differ in digits, hexadecimal numbers or UUIDs only are one family. A family of numbered
-    instances that stay (worker-1 to worker-40) is none of these: at least 20 ids, and 80 % of them, must have been
-    seen for less than half the time.
+    Ids of one user that differ only in digits, hexadecimal numbers or UUIDs are one family. A family is reported if at
+    least 20 ids, and 80 % of all its ids, were seen for less than half the time. So numbered instances that stay
+    (worker-1 to worker-40) are not reported.
     """
     families: dict[tuple[str, str], list[IdSeen]] = {}
     for one in seen:
@@ -67,12 +67,12 @@ def unstable_client_ids(seen: Iterable[IdSeen], from_ms: int, to_ms: int) -> lis
 
 
 def _mark(found: re.Match[str]) -> str:
-    # Words such as "facade" are no numbers. To look ahead for a digit instead would take n steps at each of n letters.
+    # Words such as "facade" are not numbers. A lookahead for a digit would take n steps at each of n letters instead.
     return found[0] if found[0].isalpha() else "#"
 
 
 class ShareConsumer(NamedTuple):
-    """What `usage` has of one client that sent share fetches: their number, and the total delay by brokers, ms."""
+    """The part of `usage` for one client that sent share fetches: their number, and the total delay by brokers (ms)."""
 
     user: str
     client_id: str
@@ -83,7 +83,7 @@ class ShareConsumer(NamedTuple):
 
 
 def share_consumers(clients: Iterable[ShareConsumer]) -> list[Finding]:
-    """SHARE_FETCH: clients of which `usage` lacks bytes, mostly share consumers (KIP-932)."""
+    """SHARE_FETCH: clients for which `usage` lacks bytes, mostly share consumers (KIP-932)."""
     return [
         Finding(
             Kind.SHARE_FETCH,
@@ -103,7 +103,7 @@ def share_consumers(clients: Iterable[ShareConsumer]) -> list[Finding]:
 
 @dataclass(frozen=True, slots=True)
 class QuotaEdit:
-    """One key of one entity in one request; `value` is None where the key was removed."""
+    """One key of one entity in one request; `value` is None if the key was removed."""
 
     entity: str
     key: str
@@ -112,7 +112,7 @@ class QuotaEdit:
 
 @dataclass(frozen=True, slots=True)
 class EditRequest:
-    """One AlterClientQuotas request: when, by whom, what."""
+    """One AlterClientQuotas request: its time (epoch ms), broker, sender and edits."""
 
     time_ms: int
     broker_id: int
@@ -122,7 +122,7 @@ class EditRequest:
 
 
 def quota_edits(requests: Iterable[EditRequest]) -> list[Finding]:
-    """QUOTA_EDIT: one finding per editor and hour; edits of the editor's own quota are one of their own, a warning."""
+    """QUOTA_EDIT: one finding per editor and hour; requests that edit the editor's own quota are a separate warning."""
     hours: dict[tuple[str, int, bool], list[EditRequest]] = {}
     for request in requests:
         if request.edits:
@@ -133,7 +133,7 @@ def quota_edits(requests: Iterable[EditRequest]) -> list[Finding]:
 
 def _finding(user: str, is_own: bool, requests: Sequence[EditRequest]) -> Finding:
     edits = (edit for request in requests for edit in request.edits)
-    # Of a quota that was set again and again the last value counts.
+    # If a quota was set several times, the last value counts.
     last = {(edit.entity, edit.key): edit.value for edit in edits if not is_own or _is_of(user, edit.entity)}
     count = len(last)
     whose = "its own quota" if is_own else f"{count:,} {'quota' if count == 1 else 'quotas'}"

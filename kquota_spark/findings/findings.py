@@ -1,4 +1,4 @@
-"""What a finding is: something wrong with a cluster's quotas or their clients, with the rows that show it."""
+"""Findings: problems of a cluster's quotas or their clients, with the rows that show them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import Enum
 
 
 class Kind(Enum):
-    """Kinds of findings; the value is what outputs and `--kind` carry."""
+    """Kinds of findings; outputs and `--kind` use the value."""
 
     IGNORES_THROTTLE = "IGNORES_THROTTLE"
     THROTTLE_BEYOND_TIMEOUT = "THROTTLE_BEYOND_TIMEOUT"
@@ -26,7 +26,7 @@ class Kind(Enum):
 
 
 class Severity(Enum):
-    """How much it matters: a quota that does not hold is high, what may surprise is a warning."""
+    """How much a finding matters: a quota that does not hold is high, a possible surprise is a warning."""
 
     HIGH = "high"
     WARNING = "warning"
@@ -38,9 +38,9 @@ Evidence = Mapping[str, str | int | float | None]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One finding: about whom, one sentence with its numbers and thresholds, what to do, and the rows behind it.
+    """One finding: its subject, one sentence with numbers and thresholds, advice, and the rows of evidence.
 
-    Texts hold names as clients sent them; escaping is for whoever prints them.
+    Texts contain names as clients sent them; the code that prints them must escape them.
     """
 
     kind: Kind
@@ -52,5 +52,5 @@ class Finding:
 
 
 def client_text(user: str, client_id: str) -> str:
-    """A client for people: an empty id must not look like none."""
+    """The name of a client in texts, which shows an empty client id as such."""
     return f"user {user}, client id {client_id or '(empty)'}"

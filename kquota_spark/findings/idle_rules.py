@@ -1,7 +1,7 @@
-"""Rules that limit nobody: shadowed by what is more specific, dead because nobody whom they name was seen, or misnamed.
+"""Rules that limit nobody: shadowed by more specific rules, dead because no client they name was seen, or misnamed.
 
-A rule is judged by the clients that it names only when a day or more of usage was seen since it was set: until then a
-nightly job may just not have run.
+A rule is judged by the clients that it names only after a day or more of usage since it was set. Before that, a nightly
+job may simply not have run yet.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LEAST_OBSERVED_MS = 86_400_000
 
 
 class Shadow(NamedTuple):
-    """A key of a rule that never decides, and the rules that do; without clients it could not for any."""
+    """A key of a rule that never governs, and the rules that govern instead; if `named` is empty, it never can."""
 
     rule: Rule
     key: QuotaKey
@@ -28,33 +28,33 @@ class Shadow(NamedTuple):
 
 
 class Dead(NamedTuple):
-    """Keys of a rule whose clients were not seen."""
+    """Keys of a rule for which no client was seen."""
 
     rule: Rule
     keys: tuple[QuotaKey, ...]
 
 
 def shadowed(observed: Observed) -> Iterator[Shadow]:
-    """Keys of rules that come after another rule for all whom they name."""
+    """Keys of rules that come after another rule for all clients that they name."""
     for rule in observed.rules:
         parts = (rule.entity.user, rule.entity.client_id)
         user, client_id = (part if isinstance(part, str) else ANY_NAME for part in parts)
         for key in rule.quotas:
             named = _named_by(rule, key, observed)
-            # Most rules govern the first that they name: thousands of rules must not mean as many clients each.
+            # Most rules govern the first client that they name, so the search stays cheap with thousands of rules.
             if any(observed.resolved(one).entity == rule.entity for one in named):
                 continue
             always = observed.answer(user, client_id, key).entity
             if always is not None and always != rule.entity:
                 yield Shadow(rule, key, (str(always),), ())
-            # A default is a net: nobody in it now is no fault.
+            # A default is a safety net: it is not a fault if it governs nobody now.
             elif named and DEFAULT not in parts and not observed.is_sampled and _is_old(rule, observed):
                 governing = {str(observed.resolved(one).entity) for one in named}
                 yield Shadow(rule, key, tuple(sorted(governing)), named)
 
 
 def dead(observed: Observed) -> Iterator[Dead]:
-    """Rules with a name that nobody who was seen has; a name that is only spelt wrong is another finding."""
+    """Rules with a name that no seen client has; a name that is only spelt wrong is another finding."""
     names = misnamed(observed)
     for rule in () if observed.is_sampled else observed.rules:
         is_named = isinstance(rule.entity.user, str) or isinstance(rule.entity.client_id, str)
@@ -66,7 +66,7 @@ def dead(observed: Observed) -> Iterator[Dead]:
 
 
 def _named_by(rule: Rule, key: QuotaKey, observed: Observed) -> list[Seen]:
-    """The clients that the rule's entity names, of the type that the key limits; any type for other keys."""
+    """The clients that the rule's entity names, of the bandwidth type that the key limits; of both for other keys."""
     types = [quota_type for quota_type in BANDWIDTH if quota_type.key is key] or list(BANDWIDTH)
     user = rule.entity.user
     return [
@@ -81,10 +81,10 @@ def _is_old(rule: Rule, observed: Observed) -> bool:
 
 
 def misnamed(observed: Observed) -> dict[Entity, tuple[str, str]]:
-    """Entities whose name nobody has, while somebody has what it stands for: as set, and as seen.
+    """Entities with a name that no client has, while a client has the name that was meant: as set, and as seen.
 
-    That is the type of the principal in front (`User:alice`: brokers compare `alice`), or a name that was encoded
-    where names are raw (`CN%3Dapp` in KRaft).
+    The name has the type of the principal before it (`User:alice`, but brokers compare `alice`). Or it is encoded where
+    names are raw (`CN%3Dapp` in KRaft).
     """
     users = {one.user for one in observed.seen}
     client_ids = {one.client_id for one in observed.seen}
@@ -100,7 +100,7 @@ def misnamed(observed: Observed) -> dict[Entity, tuple[str, str]]:
 
 
 class Mangled(NamedTuple):
-    """An entity that stands there instead of the one that was meant, and what happened to its name."""
+    """The entity that was meant, the one that exists instead, and what happened to its name."""
 
     meant: AnyEntity
     stands: AnyEntity
@@ -108,7 +108,7 @@ class Mangled(NamedTuple):
 
 
 def mangled_names(before: QuotaSet, after: QuotaSet) -> Iterator[Mangled]:
-    """Entities of `after` that are mangled copies of such as are in `before` only: nobody has such a name.
+    """Entities of `after` that are mangled copies of entities which only `before` has: no client has such a name.
 
     A migration from ZooKeeper to KRaft is known to leave them. KAFKA-16222: names were copied as ZooKeeper spells them
     (`CN%3Dapp` for `CN=app`). KAFKA-16411: the default became a user with an empty name.

@@ -1,12 +1,12 @@
-"""Whether the log of a broker looks like another sample ring, window or clock than the audit was given.
+"""Whether the log of a broker fits another sample ring, window or clock than the audit is configured with.
 
-Nothing in a request log says which ring its broker has. But rings part wherever traffic comes in pulses near a limit,
-so a sample of the log is judged again with another one, and the verdicts that differ from the broker's are counted.
-Quotas that are not the broker's make verdicts wrong as well, but with every ring: another one is named only when it
-leaves next to nothing to explain.
+Nothing in a request log shows which ring its broker has. But rings differ wherever traffic comes in pulses near a
+limit. So a sample of the log is judged again with another ring, and the verdicts that differ from the broker's are
+counted. Wrong quotas make verdicts wrong as well, but with every ring. So another ring is reported only if it leaves
+almost nothing to explain.
 
-Windows are tried from a list of sizes and numbers that operators choose; the few best ones of a quick look, which
-knows no uncertainty, are judged in earnest.
+Windows are tried from a list of sizes and numbers that operators choose. A quick check, without uncertainty, ranks
+them; the few best ones are judged in full.
 """
 
 from __future__ import annotations
@@ -26,15 +26,24 @@ from kquota_spark.model.replay.replay import BucketReplay, Outcome, Verdict
 
 MOST_REQUESTS = 20_000
 MOST_OF_A_BUCKET = 2_000
-"""So that ten busy buckets are in the sample at least: one alone may be a client that never nears its limit."""
+"""Maximum number of requests per bucket in the sample.
+
+So it contains at least ten busy buckets: a single one may be a client that never comes near its limit.
+"""
 
 LEAST_WRONG = 20
-"""A sample that opened one request later makes a run of wrong verdicts: 14 were seen with the right ring."""
+"""Fewest wrong verdicts for a check. One sample that opened a request later makes a run of them.
+
+14 were seen with the right ring.
+"""
 
 LEAST_FACTOR = 10
-"""Measured on ten logs of real brokers: the wrong ring has at least 17 times the wrong verdicts of the right one
-(that in a log of 270 produces), mostly above 100 times. With the right ring but windows or limits that are not the
-broker's, the other ring came out better by 4.8 times at most, mostly by less than 2."""
+"""How many times fewer wrong verdicts another ring must have, at least.
+
+It was measured on ten logs of real brokers. The wrong ring has at least 17 times the wrong verdicts of the right one
+(in a log of 270 produces), mostly above 100 times. With the right ring but wrong windows or limits, the other ring was
+better by 4.8 times at most, mostly by less than 2.
+"""
 
 OTHER_VARIANT = {RingVariant.UP_TO_3_7: RingVariant.FROM_3_8, RingVariant.FROM_3_8: RingVariant.UP_TO_3_7}
 _BROKER = {RingVariant.UP_TO_3_7: "a broker before 3.8", RingVariant.FROM_3_8: "a broker of 3.8 or later"}
@@ -44,17 +53,17 @@ WINDOW_SIZES_MS = (1_000, 2_000, 3_000, 5_000, 10_000, 30_000, 60_000)
 WINDOW_NUMS = (2, 3, 4, 5, 6, 7, 10, 11, 12, 15, 16, 20, 21, 30, 31, 60, 61)
 _CONFIRMED = 3
 _AT_A_LOOK = 600
-"""Requests of each bucket at the quick look, which is taken 238 times."""
+"""Maximum number of requests per bucket in the quick check, which runs 238 times."""
 _SAME_MS = 1_000
-"""Clocks this near to each other are taken for the same: NTP keeps them so, and shipping takes some of it."""
+"""Clocks that differ by less (ms) count as equal: NTP keeps them closer, and shipping takes part of the difference."""
 
 
 @dataclass(frozen=True, slots=True)
 class RingEvidence:
-    """Why the log looks like the other ring.
+    """Evidence that the log fits the other ring, which is `variant`.
 
-    `compared` are the produces of the sample about which both rings are certain; of them so many verdicts
-    are not the broker's with the configured ring and with the other one, which is `variant`.
+    `compared` counts the produces of the sample for which both rings are certain. The two other numbers count those
+    verdicts that differ from the broker's, with the configured ring and with the other one.
     """
 
     variant: RingVariant
@@ -64,7 +73,7 @@ class RingEvidence:
 
     @property
     def message(self) -> str:
-        """One sentence for the user."""
+        """The evidence in one sentence for the user."""
         return (
             f"this looks like {_BROKER[self.variant]}: of {self.compared:,} verdicts "
             f"{self.wrong_with_configured:,} are not the broker's as configured, "
@@ -73,9 +82,9 @@ class RingEvidence:
 
 
 def likely_variant(buckets: Iterable[Sequence[Stretch]], config: RateConfig) -> RingEvidence | None:
-    """The other ring, if the log fits it clearly better; None if it does not, or too little tells.
+    """The other ring, if the log fits it clearly better; None if it does not, or there is too little evidence.
 
-    Only produces count: what a fetch had read is not always known.
+    Only produces count, because the bytes that a fetch read are not always known.
     """
     sample = sample_of(buckets)
     configured = verdicts_of(sample, config)
@@ -87,7 +96,7 @@ def likely_variant(buckets: Iterable[Sequence[Stretch]], config: RateConfig) -> 
 
 
 class Comparison(NamedTuple):
-    """Wrong verdicts with what is configured and with something else, of those about which both are certain."""
+    """Wrong verdicts with the configured settings and with others, among those for which both are certain."""
 
     wrong: int
     wrong_with_other: int
@@ -95,17 +104,17 @@ class Comparison(NamedTuple):
 
     @property
     def is_better(self) -> bool:
-        """Whether the other one leaves next to nothing to explain."""
+        """Whether the other settings leave almost nothing to explain."""
         return self.wrong >= max(LEAST_WRONG, LEAST_FACTOR * self.wrong_with_other)
 
 
 def is_worth_a_look(configured: Iterable[Verdict]) -> bool:
-    """Whether there is more to explain than one sample that opened late."""
+    """Whether there are too many wrong verdicts for one sample that opened late."""
     return sum(verdict.is_wrong for verdict in configured if verdict.outcome in _COMPARED) >= LEAST_WRONG
 
 
 def compare(configured: Iterable[Verdict], other: Iterable[Verdict]) -> Comparison:
-    """Count over verdicts on the same requests in the same order."""
+    """Compare verdicts on the same requests, given in the same order."""
     both = [
         (ours.is_wrong, theirs.is_wrong)
         for ours, theirs in zip(configured, other, strict=True)
@@ -115,7 +124,7 @@ def compare(configured: Iterable[Verdict], other: Iterable[Verdict]) -> Comparis
 
 
 def sample_of(buckets: Iterable[Sequence[Stretch]]) -> list[list[Stretch]]:
-    """The part that is judged again: the beginning of each bucket that tells something, until there is enough."""
+    """The part that is judged again: the beginning of each bucket with produces under a limit, up to a maximum."""
     sample: list[list[Stretch]] = []
     taken = 0
     for bucket in buckets:
@@ -128,7 +137,7 @@ def sample_of(buckets: Iterable[Sequence[Stretch]]) -> list[list[Stretch]]:
 
 
 def verdicts_of(sample: Iterable[Sequence[Stretch]], config: RateConfig) -> list[Verdict]:
-    """Judge a sample with a ring."""
+    """Judge a sample with the ring of `config`."""
     verdicts: list[Verdict] = []
     for bucket in sample:
         judge_bucket(BucketReplay(config, learns=False), bucket, verdicts)
@@ -136,7 +145,7 @@ def verdicts_of(sample: Iterable[Sequence[Stretch]], config: RateConfig) -> list
 
 
 def _first_seconds(bucket: Sequence[Stretch], most: int) -> list[Stretch]:
-    """Whole seconds until there are so many requests: half a one would open samples where none opened."""
+    """Whole seconds, until there are `most` requests: a part of a second would open samples at other requests."""
     part: list[Stretch] = []
     requests = 0
     by_second = attrgetter("second_ms")
@@ -157,7 +166,7 @@ def _tells(stretch: Stretch) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """What the log looks like instead."""
+    """The settings that the log fits instead."""
 
     config: RateConfig
     clock_ahead_ms: int
@@ -167,13 +176,13 @@ class Fit:
 def likely_settings(
     traffic: Sequence[Traffic], governor: Governor, config: RateConfig, clock_ahead_ms: int
 ) -> Fit | None:
-    """The ring, window or clock that a broker's log fits clearly better than what is configured; None if none does.
+    """The ring, window or clock that a broker's log fits clearly better than the configured one; None if none does.
 
     Args:
-        traffic: of one broker's log, by second and client.
+        traffic: usage from one broker's log, by second and client.
         governor: the quotas over time.
-        config: windows as they are configured.
-        clock_ahead_ms: how far the broker's clock is ahead by the times of its lines; tried from a second on.
+        config: the configured windows.
+        clock_ahead_ms: how far (ms) the broker's clock is ahead by the times of its lines; tried from one second on.
     """
     sample = _sample(stretches_of(traffic, governor))
     configured = verdicts_of(sample, config)
@@ -185,7 +194,7 @@ def likely_settings(
     ]
     if abs(clock_ahead_ms) >= _SAME_MS:
         shifted = _sample(stretches_of(traffic, governor, clock_ahead_ms=clock_ahead_ms))
-        # Other quotas may make other buckets, so the requests of both samples are matched one by one.
+        # Other quotas may lead to other buckets, so the requests of both samples are matched one by one.
         theirs = {verdict.point: verdict for verdict in verdicts_of(shifted, config)}
         ours = [verdict for verdict in configured if verdict.point in theirs]
         found = compare(ours, [theirs[verdict.point] for verdict in ours])
@@ -200,7 +209,7 @@ def _sample(buckets: Mapping[BrokerBucket, list[Stretch]]) -> list[list[Stretch]
 
 
 def _most_promising(sample: Sequence[Sequence[Stretch]], config: RateConfig) -> list[RateConfig]:
-    """Rings unlike the configured one with the fewest wrong verdicts at a quick look, the likeliest first."""
+    """The other rings with the fewest wrong verdicts in a quick check, the likeliest first."""
     looks = [_look(bucket) for bucket in sample]
     rings = (
         RateConfig(variant=variant, window_ms=window_ms, num_samples=num)
@@ -215,7 +224,7 @@ def _most_promising(sample: Sequence[Sequence[Stretch]], config: RateConfig) -> 
 class _Look(NamedTuple):
     """Requests of a bucket as columns.
 
-    `compared` are the places of those with a verdict, each with the limit per ms and whether the broker throttled it.
+    `compared` has the place of each request with a verdict, its limit per ms, and whether the broker throttled it.
     """
 
     amounts: list[int]

@@ -1,6 +1,6 @@
-"""Rules held against the clients that were seen: who has no limit, which rules do nothing, and which names are wrong.
+"""Findings from rules and seen clients: clients without a limit, rules without effect, and wrong names.
 
-Clients are resolved as brokers do it, among the rules of now.
+Clients are resolved in the present rules, as brokers do it.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from kquota_spark.model.quotas.quota_types import BANDWIDTH, QuotaType
 from kquota_spark.model.quotas.resolve import CLIENT_ONLY_LEVELS, USER_ONLY_LEVELS
 
 LEAST_UNMETERED_PERCENT = 1.0
-"""Of the bytes of a quota type: less is not worth a rule."""
+"""Fewest percent of the bytes of a quota type for a finding: a client with less is not worth a rule."""
 _MOST_ROWS = 100
 _NEVER_FOUND = "brokers never find this user"
-"""How `formats.znodes.nodes` begins the problem of a user node that is not spelt as Kafka spells it."""
+"""First words of the problem that `formats.znodes.nodes` reports for a user node not spelt as Kafka spells it."""
 
 
 def rule_findings(observed: Observed) -> list[Finding]:
@@ -34,7 +34,7 @@ def rule_findings(observed: Observed) -> list[Finding]:
 
 
 def _misencoded(observed: Observed) -> Iterator[Finding]:
-    """Names spelt otherwise than brokers compare them; those of ZooKeeper by the problem that its reader has noted."""
+    """Names not spelt as brokers compare them; those in ZooKeeper by the problems that its reader reported."""
     for rule, (name, seen_as) in misnamed(observed).items():
         yield Finding(
             Kind.MISENCODED_ENTITY,
@@ -57,7 +57,7 @@ def _misencoded(observed: Observed) -> Iterator[Finding]:
 
 
 def _by_type(observed: Observed) -> Iterator[tuple[QuotaType, list[Seen]]]:
-    """Types for which there is any rule: without one nobody is forgotten."""
+    """Bandwidth types with any rule, and their clients. If a type has no rule, no client was forgotten."""
     for quota_type in BANDWIDTH:
         if any(quota_type.key in rule.quotas for rule in observed.rules):
             yield quota_type, [one for one in observed.seen if one.quota_type is quota_type]

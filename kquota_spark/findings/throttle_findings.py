@@ -1,16 +1,17 @@
-"""What clients do about a throttle, as far as a request log can tell: IGNORES_THROTTLE and what looks like it.
+"""How clients react to a throttle, as far as a request log shows it: IGNORES_THROTTLE and similar findings.
 
-From Kafka 2.0 on a throttled connection is muted (KIP-219): the next request on it is read when the throttle is over,
-whatever the client does, and what a pipelining client had in flight comes in one go. So the times on one connection
-prove nothing, and nobody is accused by them: a client that ignores throttles and stays on its connection is slowed
-down like one that obeys, and is not found. Two things tell:
+From Kafka 2.0 on the broker mutes a throttled connection (KIP-219). It reads the next request when the throttle is
+over, whatever the client does. The requests that a pipelining client had in flight arrive together. So the times on one
+connection prove nothing, and no finding uses them. A client that ignores throttles and stays on its connection is
+slowed down like one that obeys, and is not found. Two signs are used:
 
-* A client that leaves each throttled connection within 2 s and goes on with a new one escapes the mute. Short-lived
-  processes with one client id look alike once in a while, so it must be 5 times at least, and after half of all its
-  throttles. A client in a time-out leaves late: what happens 10 s after the response and later is called that.
-* Requests of a version from before KIP-219 (produce 6, fetch 8): their clients do not know that they are to wait.
+* A client that leaves each throttled connection within 2 s and continues with a new one escapes the mute. Short-lived
+  processes with one client id sometimes do the same. So it must happen at least 5 times, and after half of all
+  throttles of the client. A client that leaves 10 s after the response or later is reported as timed out instead.
+* Requests have a version from before KIP-219 (produce 6, fetch 8). Their clients do not know that they must wait.
 
-The software is named because librdkafka, kafka-go and others never wait by themselves; that alone is no finding.
+Findings name the software, because librdkafka, kafka-go and others never wait by themselves. That alone is not a
+finding.
 """
 
 from __future__ import annotations
@@ -22,16 +23,16 @@ from kquota_spark.findings.findings import Finding, Kind, Severity, client_text
 from kquota_spark.model.measure.apis import Api, does_client_hold_back
 
 SHORTEST_THROTTLE_MS = 200
-"""Shorter throttles leave no time to see what a client does in them."""
+"""Shortest throttle (ms) that counts: shorter ones leave no time to see what a client does."""
 BEFORE_END_MS = 100
-"""A new connection this near to the end of the throttle may have waited for it."""
+"""Time (ms) before the end of a throttle in which a new connection may have waited for the end."""
 LONGEST_ESCAPE_MS = 2_000
-"""An escape is back on a new connection sooner than this; between this and a time-out it is neither."""
+"""An escaping client is on a new connection sooner than this (ms); between this and a time-out it is neither."""
 LEAST_ESCAPES = 5
 LEAST_ESCAPE_PERCENT = 50.0
-"""Escapes, and their share of all throttles that are long enough."""
+"""Fewest escapes, and their smallest share of all throttles that are long enough (percent)."""
 SHORTEST_TIMEOUT_MS = 10_000
-"""A client that leaves later than this has run into a time-out: the defaults are 30 s in Java, 60 s in librdkafka."""
+"""Shortest time (ms) until a client that timed out leaves: the defaults are 30 s in Java, 60 s in librdkafka."""
 LEAST_TIMEOUTS = 2
 LEAST_OLD_THROTTLES = 5
 LEAST_STARVED_FETCHES = 5
@@ -40,10 +41,10 @@ LEAST_STARVED_MS = 30_000
 
 @dataclass(frozen=True, slots=True)
 class ThrottledEnd:
-    """A connection whose last request was throttled, and the next connection of that client from that host.
+    """A connection that ended with a throttled request, and the next connection of that client from that host.
 
-    `gap_ms` is from the throttled response to the first request of the next connection, which came before the end of
-    the throttle, less `BEFORE_END_MS`.
+    `gap_ms` is the time from the throttled response to the first request of the next connection. That request came at
+    least `BEFORE_END_MS` before the end of the throttle.
     """
 
     broker_id: int
@@ -58,9 +59,9 @@ class ThrottledEnd:
 class ThrottledClient:
     """One (user, client id, host) on the brokers: how often it was throttled, and how its connections ended.
 
-    `throttles` are those of `SHORTEST_THROTTLE_MS` and more. After so many of them it was back on a new connection
-    before `LONGEST_ESCAPE_MS` (`escapes`), or from `SHORTEST_TIMEOUT_MS` on (`timeouts`); some of these are kept.
-    `versions` counts throttled requests by (API, version).
+    `throttles` counts those of `SHORTEST_THROTTLE_MS` and more. `escapes` counts those after which the client was on a
+    new connection before `LONGEST_ESCAPE_MS`, `timeouts` those from `SHORTEST_TIMEOUT_MS` on. `escape_ends` and
+    `timeout_ends` have some of them. `versions` has the number of throttled requests per (API, version).
     """
 
     user: str
@@ -76,7 +77,7 @@ class ThrottledClient:
 
     @property
     def subject(self) -> str:
-        """Its name for people."""
+        """The name of the client in texts."""
         return f"{client_text(self.user, self.client_id)} at {self.host or '?'}"
 
 
@@ -94,7 +95,7 @@ class EmptyRun:
 
 
 def throttle_findings(clients: Iterable[ThrottledClient]) -> list[Finding]:
-    """Who escapes throttles, who cannot obey them, and who times out in them."""
+    """Findings about clients that escape throttles, that cannot obey them, and that time out in them."""
     found: list[Finding] = []
     for client in clients:
         for look in (_escapes, _cannot_obey, _times_out):
@@ -173,7 +174,7 @@ def _end_rows(ends: Iterable[ThrottledEnd]) -> tuple[dict[str, str | int | None]
 
 
 def starved_consumers(runs: Iterable[EmptyRun]) -> list[Finding]:
-    """STARVED: throttled again and again, so that all its fetches come back empty (KAFKA-9677 is one reason)."""
+    """STARVED: consumers throttled so often that all their fetches return empty (KAFKA-9677 is one reason)."""
     by_client: dict[tuple[str, str], list[EmptyRun]] = {}
     for run in runs:
         if run.fetches >= LEAST_STARVED_FETCHES and run.until_ms - run.first_ms >= LEAST_STARVED_MS:

@@ -1,4 +1,4 @@
-"""Quotas enforced in a proxy or gateway: the decision topic, its messages, who publishes and who follows them.
+"""Quotas enforced in a proxy or gateway: the decision topic, its messages, their publisher and their followers.
 
 In reading order: messages, topic, publisher, gate, follower.
 """

@@ -20,12 +20,12 @@ _ROUND_S = 0.2
 
 
 class FollowedGate:
-    """The gate for the threads of a proxy. Kafka's absence raises nothing here: it makes the gate stale.
+    """The gate for the threads of a proxy. If Kafka is not reachable, nothing is raised and the gate becomes stale.
 
     Args:
-        gate: whose quotas it keeps up to date; it belongs to this from then on.
-        connection: the topic. One that does not exist yet is waited for.
-        clock_ms: the time.
+        gate: the gate to keep up to date; only this object may use it afterwards.
+        connection: the topic; if it does not exist yet, this waits for it.
+        clock_ms: the wall clock, epoch ms.
     """
 
     def __init__(
@@ -36,15 +36,15 @@ class FollowedGate:
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self.last_error = ""
-        """Why the topic could not be read the last time; empty while it can be."""
+        """Why the topic could not be read at the last attempt; empty while it can be read."""
 
     @classmethod
     def of(cls, settings: Settings, fallback: Fallback | None = None) -> Self:
-        """The gate of the settings' cluster: `enforcement.decision_topic`, `gate_silence`, and the brokers' windows.
+        """The gate of the cluster in the settings: `enforcement.decision_topic`, `gate_silence`, the brokers' windows.
 
         Args:
-            settings: the same file as the enforcer's will do; only how Kafka is reached may differ.
-            fallback: the quotas that hold when the topic has been silent for too long; none if None.
+            settings: the same file as for the enforcer; only the connection to Kafka may differ.
+            fallback: the quotas that apply when the topic has been silent for too long; None for no quotas.
 
         Raises:
             UserError: no topic is set.
@@ -58,10 +58,10 @@ class FollowedGate:
         return cls(gate, Connection.of(settings))
 
     def __enter__(self) -> Self:
-        """Begin to follow.
+        """Begin to follow the topic.
 
         Raises:
-            UserError: the options of the connection are none.
+            UserError: the options of the connection are not valid.
         """
         reader = TopicReader(self._connection)
         self._thread = threading.Thread(
@@ -77,35 +77,35 @@ class FollowedGate:
 
     @property
     def state(self) -> GateState:
-        """What the gate goes by now."""
+        """The source of the gate's quotas now."""
         with self._lock:
             return self._gate.state_at(self._clock_ms())
 
     @property
     def counts(self) -> GateCounts:
-        """What became of the messages so far."""
+        """The outcomes of the messages up to now."""
         with self._lock:
             return replace(self._gate.counts)
 
     def check(self, request: Request, thread_time_ns: int = 0) -> Applied:
-        """Charge a produce; see `QuotaManager.check`."""
+        """Charge a produce request; see `QuotaManager.check`."""
         with self._lock:
             return self._gate.check(request, self._clock_ms(), thread_time_ns)
 
     def on_response(self, request: Request, *, response_bytes: int = 0, thread_time_ns: int = 0) -> Applied:
-        """Charge any request but a produce; see `QuotaManager.on_response`."""
+        """Charge any request except produce; see `QuotaManager.on_response`."""
         with self._lock:
             return self._gate.on_response(
                 request, self._clock_ms(), response_bytes=response_bytes, thread_time_ns=thread_time_ns
             )
 
     def fetch_max_bytes(self, request: Request) -> int:
-        """Most bytes to ask the brokers for with this fetch."""
+        """Maximum bytes to request from the brokers with this fetch."""
         with self._lock:
             return self._gate.fetch_max_bytes(request, self._clock_ms())
 
     def expired(self) -> list[Parked]:
-        """Take from the delay queue whose delay is over."""
+        """Take the requests out of the delay queue that have waited their delay."""
         with self._lock:
             return self._gate.expired(self._clock_ms())
 
@@ -115,7 +115,7 @@ class FollowedGate:
                 records = reader.read_on(_ROUND_S)
                 self.last_error = reader.last_error
             except UserError as error:
-                # librdkafka goes on trying by itself; until it succeeds the gate grows stale.
+                # librdkafka itself continues to try; if that takes too long, the gate becomes stale.
                 self.last_error = str(error)
                 self._stop.wait(_ROUND_S)
                 continue

@@ -1,7 +1,8 @@
 """`QuotaGate`: enforces the quotas of the decision topic in a proxy or gateway, with the broker's own arithmetic.
 
-It holds what it was told and resolves as brokers do, so a client sees the same limits on either way in. Each gate
-measures its own traffic, as each broker does: a limit holds per gate. `docs/gateways.md` explains it for users.
+It holds the quotas of the topic and resolves them as brokers do, so a client has the same limits with and without the
+gateway. Each gate measures its own traffic, as each broker does: a limit applies per gate. `docs/gateways.md` explains
+it for users.
 """
 
 from __future__ import annotations
@@ -29,39 +30,39 @@ Fallback = Mapping[Entity, Mapping[QuotaKey, float]]
 
 
 class GateState(Enum):
-    """What the gate goes by; when the topic falls silent, nothing is loosened at once."""
+    """The source of the gate's quotas. When the topic becomes silent, no limit is removed immediately."""
 
     LIVE = "live"
-    """What the topic says, up to `silence_ms` after the last word."""
+    """The quotas of the topic, up to `silence_ms` after the last heartbeat."""
     STALE = "stale"
-    """The last known quotas; those that enforcement had set for a time end by the gate's own clock."""
+    """The last known quotas; temporary changes by enforcement end by the gate's own clock."""
     FALLBACK = "fallback"
-    """Quotas that its operator configured, or none: after `give_up_ms`, and before anything was heard at all."""
+    """Quotas that its operator configured, or none: after `give_up_ms`, and before the first heartbeat."""
 
 
 @dataclass(slots=True)
 class GateCounts:
-    """What became of the messages; those of other clusters are not counted."""
+    """The number of messages by outcome; messages of other clusters are not counted."""
 
     taken: int = 0
     outdated: int = 0
-    """Issued before the one that holds, which stays."""
+    """Messages issued before the one that is held, which stays."""
     refused: int = 0
-    """Not readable: what was known before stays."""
+    """Messages that are not valid, or issued too far in the future: the known quotas stay."""
     last_refusal: str = ""
-    """Why, and at which key; text from the topic, to be escaped where it is shown."""
+    """Reason and key of the last one; it has text from the topic, so escape it before you show it."""
 
 
 @dataclass(slots=True)
 class QuotaGate:
-    """A broker's quotas somewhere else. Not for several threads at once: see `gateway.follower`.
+    """The quotas of a broker, enforced in another program. Not for several threads at once: see `gateway.follower`.
 
     Args:
-        cluster_id: the settings' name of the cluster whose quotas count.
-        silence_ms: so long without a heartbeat is still no reason to doubt; not below the skew of the clocks.
-        give_up_ms: so long without one the last known quotas are not believed any more.
-        fallback: the quotas that hold then.
-        config: quota.window.num, .size.seconds and the ring of the brokers that this gate stands for.
+        cluster_id: name of the cluster in the settings; only its quotas apply.
+        silence_ms: maximum time without a heartbeat before the quotas are stale; at least the skew of the clocks.
+        give_up_ms: maximum time without a heartbeat before the last known quotas are given up.
+        fallback: the quotas that apply then.
+        config: quota.window.num, .size.seconds and the ring of the brokers that this gate represents.
     """
 
     cluster_id: str
@@ -71,9 +72,9 @@ class QuotaGate:
     config: RateConfig = field(default_factory=RateConfig)
     counts: GateCounts = field(default_factory=GateCounts)
     _told: dict[Entity, Decided] = field(default_factory=dict)
-    """The last word about each entity; without quotas where they were removed."""
+    """The last message about each entity; it has no quotas if they were removed."""
     _resolved: dict[tuple[QuotaType, str, str], Limit] = field(default_factory=dict)
-    """Until something is learnt; a resolution looks at eight entities, and a request needs four of them."""
+    """Resolved limits, until the next message: one resolution reads eight entities, and a request needs four."""
     _resolved_in: GateState | None = None
     _heard_ms: int | None = None
     _now_ms: int = 0
@@ -84,13 +85,13 @@ class QuotaGate:
         self._manager = QuotaManager(self._limit, self.config)
 
     def take(self, key: bytes | None, value: bytes | None, timestamp_ms: int, time_ms: int) -> None:
-        """Learn from one message of the topic; a bad one is counted and changes nothing.
+        """Apply one message of the topic; an invalid one is counted and changes nothing.
 
         Args:
-            key: of the message.
-            value: of the message; None for a tombstone.
-            timestamp_ms: of the message, which for a tombstone says when it was issued.
-            time_ms: now, by the gate's clock.
+            key: key of the message.
+            value: value of the message; None for a tombstone.
+            timestamp_ms: time of the message, epoch ms; for a tombstone, when it was issued.
+            time_ms: now, epoch ms by the gate's clock.
         """
         try:
             message = decode(self.cluster_id, key, value)
@@ -102,7 +103,7 @@ class QuotaGate:
             return
         issued_ms = timestamp_ms if isinstance(message, Removed) else message.issued_ms
         if issued_ms > time_ms + MOST_AHEAD_MS:
-            # It would hold until then, whatever is said after it.
+            # It would stay in force until then, because every later message would count as outdated.
             self.counts.refused += 1
             self.counts.last_refusal = f"issued more than {MOST_AHEAD_MS // 1_000} s ahead of this clock"
             return
@@ -113,7 +114,7 @@ class QuotaGate:
         self.counts.outdated += not is_new
 
     def state_at(self, time_ms: int) -> GateState:
-        """What the gate goes by at this moment."""
+        """The source of the gate's quotas at `time_ms`."""
         if self._heard_ms is None or time_ms - self._heard_ms > self.give_up_ms:
             return GateState.FALLBACK
         return GateState.STALE if time_ms - self._heard_ms > self.silence_ms else GateState.LIVE
@@ -129,7 +130,7 @@ class QuotaGate:
         """
         state = self.state_at(time_ms)
         if state is not self._resolved_in or state is GateState.STALE:
-            # While it is stale the quotas change with the time.
+            # While the gate is stale, the quotas change with time.
             self._resolved.clear()
             self._resolved_in = state
         key = quota_type, user, client_id
@@ -142,21 +143,21 @@ class QuotaGate:
         return limit
 
     def check(self, request: Request, time_ms: int, thread_time_ns: int = 0) -> Applied:
-        """Charge a produce; see `QuotaManager.check`."""
+        """Charge a produce request; see `QuotaManager.check`."""
         self._at(time_ms)
         return self._manager.check(request, time_ms, thread_time_ns)
 
     def on_response(
         self, request: Request, time_ms: int, *, response_bytes: int = 0, thread_time_ns: int = 0
     ) -> Applied:
-        """Charge any request but a produce; see `QuotaManager.on_response`.
+        """Charge any request except produce; see `QuotaManager.on_response`.
 
-        Mutations are not charged: what they cost only the controller knows.
+        Mutations are not charged, because only the controller can compute their cost.
 
         Args:
-            request: as the gateway took it in.
+            request: the request that the gateway received.
             time_ms: now, epoch ms.
-            response_bytes: size of a fetch's response.
+            response_bytes: size of a fetch's response, bytes.
             thread_time_ns: time that threads worked on the request, ns.
         """
         self._at(time_ms)
@@ -165,26 +166,26 @@ class QuotaGate:
         )
 
     def fetch_max_bytes(self, request: Request, time_ms: int) -> int:
-        """Most bytes to ask the brokers for with this fetch; see `QuotaManager.fetch_max_bytes`."""
+        """Maximum bytes to request from the brokers with this fetch; see `QuotaManager.fetch_max_bytes`."""
         self._at(time_ms)
         return self._manager.fetch_max_bytes(request)
 
     def expired(self, time_ms: int) -> list[Parked]:
-        """Take from the delay queue whose delay is over."""
+        """Take the requests out of the delay queue that have waited their delay."""
         return self._manager.expired(time_ms)
 
     def shutdown(self) -> list[Parked]:
-        """Take everything from the delay queue, due or not."""
+        """Take all requests out of the delay queue, due or not."""
         return self._manager.shutdown()
 
     @property
     def ring_count(self) -> int:
-        """Rate sensors in memory: of each bucket that was busy of late one a quota type."""
+        """The number of rate sensors in memory: one per quota type for each recently busy bucket."""
         return self._manager.ring_count
 
     def _at(self, time_ms: int) -> None:
         self._now_ms = time_ms
-        # Client ids come from clients: the memory of those that went away is given back.
+        # Clients choose their client ids: the memory of those that are idle is freed.
         if time_ms - self._tidied_ms >= self.config.horizon_ms:
             self._tidied_ms = time_ms
             self._manager.forget_idle(time_ms)
@@ -202,7 +203,7 @@ class QuotaGate:
         return told.quotas if state is GateState.LIVE else told.after(time_ms)
 
     def _hear(self, beat: Heartbeat, time_ms: int) -> bool:
-        # Of a clock that is ahead of ours no more is believed than that somebody spoke now.
+        # If the publisher's clock is ahead of ours, the heartbeat counts as one of now.
         heard_ms = min(beat.known_through_ms, time_ms)
         if self._heard_ms is not None and heard_ms < self._heard_ms:
             return False
@@ -211,7 +212,7 @@ class QuotaGate:
 
     def _learn(self, told: Decided) -> bool:
         held = self._told.get(told.entity)
-        # Of two that were issued in one millisecond the later in the topic counts, as in compaction.
+        # If two were issued in the same millisecond, the later one in the topic counts, as in compaction.
         if held is not None and told.issued_ms < held.issued_ms:
             return False
         self._told[told.entity] = told

@@ -1,8 +1,8 @@
-"""The messages of the decision topic: which quotas are in force, which of them enforcement has set, and what is new.
+"""The messages of the decision topic: the quotas in force, those of them that enforcement has set, and the new ones.
 
-The topic is compacted: the last message of a key is the whole truth about it. There is one key an entity,
-`<cluster>/<canonical entity>` with the cluster's name sanitised like any other; a message without value says that
-the entity has no quota any more. The key `<cluster>/` is the heartbeat: through when the quotas are known.
+The topic is compacted: the last message of a key is complete. There is one key per entity,
+`<cluster>/<canonical entity>`, with the cluster's name sanitised like any other. A message without value means that the
+entity has no quota any more. The key `<cluster>/` is the heartbeat: it has the time up to which the quotas are known.
 `docs/gateways.md` shows the JSON.
 """
 
@@ -24,22 +24,22 @@ from kquota_spark.model.quotas.rules import END_MS, RuleBook
 VERSION = 1
 
 MOST_AHEAD_MS = 60_000
-"""Of the clock of whoever reads a message: what was issued later is not believed, clocks do not differ by more."""
+"""Maximum time by which a message may be ahead of the reader's clock, ms: clocks do not differ by more."""
 Milliseconds = Annotated[int, msgspec.Meta(ge=0, le=END_MS)]
 _NonFinite = Literal["NaN", "Infinity", "-Infinity"]
-"""As Java spells the numbers that JSON has no word for; brokers take them as quotas."""
+"""Java's names of the numbers that JSON does not have; brokers accept them as quotas."""
 _Amount = float | _NonFinite
 
 
 class MessageError(ValueError):
-    """A message is none of ours; says why. It quotes no more than a few characters of it."""
+    """A message is not valid. The text has the reason, and quotes only a few characters of the message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ours:
-    """A quota that enforcement has set or removed, and what it puts back when the time is over.
+    """A quota that enforcement has set or removed, and the value that it restores at the end.
 
-    `until_ms` is None for a change that stays; `before` is None where the key was not set.
+    `until_ms` (epoch ms) is None for a permanent change. `before` is None if the key was not set.
     """
 
     plan_id: str
@@ -50,7 +50,7 @@ class Ours:
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """All quotas in force of one entity; a key in `ours` but not in `quotas` was removed by enforcement."""
+    """All quotas in force of one entity; enforcement removed a key that is in `ours` but not in `quotas`."""
 
     entity: Entity
     quotas: Mapping[QuotaKey, float]
@@ -59,11 +59,11 @@ class Decided:
 
     @property
     def is_needed(self) -> bool:
-        """Whether there is anything to say; otherwise the entity's message is one without value."""
+        """Whether the message needs a value; otherwise it is a tombstone."""
         return bool(self.quotas or self.ours)
 
     def after(self, time_ms: int) -> Mapping[QuotaKey, float]:
-        """The quotas once those of ours whose time is over have been put back."""
+        """The quotas at `time_ms`, after the restoration of our expired changes."""
         over = {
             key: ours.before
             for key, ours in self.ours.items()
@@ -94,7 +94,7 @@ Message = Decided | Removed | Heartbeat
 
 
 class Encoded(NamedTuple):
-    """Key and value as Kafka gets them; a value of None is a tombstone."""
+    """Key and value of a Kafka message; a value of None is a tombstone."""
 
     key: bytes
     value: bytes | None
@@ -135,13 +135,13 @@ _read_heartbeat = msgspec.json.Decoder(Heartbeat).decode
 
 
 def key_prefix(cluster_id: str) -> bytes:
-    """What all keys of a cluster begin with; the heartbeat's is no more than this."""
-    # Sanitised it holds no slash, so that no two clusters can mean the same key.
+    """The prefix of all keys of a cluster; it is also the key of the heartbeat."""
+    # A sanitised name has no slash, so two clusters cannot have the same key.
     return f"{sanitise(cluster_id)}/".encode()
 
 
 def encode(cluster_id: str, message: Message) -> Encoded:
-    """A message as it is written; one for an entity without anything to say is a tombstone."""
+    """A message as key and value; a message that needs no value is a tombstone."""
     prefix = key_prefix(cluster_id)
     if isinstance(message, Heartbeat):
         return Encoded(prefix, msgspec.json.encode({"version": VERSION} | asdict(message)))
@@ -159,12 +159,12 @@ def encode(cluster_id: str, message: Message) -> Encoded:
 
 
 def decode(cluster_id: str, key: bytes | None, value: bytes | None) -> Message | None:
-    """A message of a cluster; None for one of another cluster.
+    """The decoded message; None for a message of another cluster.
 
-    Fields and quota keys that are not known are left alone: a later release may say more.
+    Unknown fields and quota keys are ignored: a later release may add some.
 
     Raises:
-        MessageError: it is not a message of version 1, or does not say what its key says.
+        MessageError: it is not a message of version 1, or its key and value name different entities.
     """
     if key is None:
         raise MessageError("a message without key")
@@ -246,12 +246,12 @@ def _read_ours(ours: _Ours) -> Ours:
 def decided(rules: RuleBook, log: Iterable[LogEntry], time_ms: int) -> dict[Entity, Decided]:
     """The message of each entity that has a quota, or had one until enforcement removed it.
 
-    A change of ours is believed only where the source of the quotas shows it.
+    A change of ours counts only if the source of the quotas shows it.
 
     Args:
         rules: quotas over time.
         log: `enforcement_log`, oldest first.
-        time_ms: now.
+        time_ms: now, epoch ms.
     """
     stretches = {entity: rules.at(entity, time_ms) for entity in rules}
     quotas: dict[Entity, dict[QuotaKey, float]] = {
@@ -263,7 +263,7 @@ def decided(rules: RuleBook, log: Iterable[LogEntry], time_ms: int) -> dict[Enti
     for entry in _open(log):
         plan_id, proposal = entry.step_id.plan_id, entry.proposal
         entity, key = proposal.quota
-        # No stretch says that the entity never had a quota, and none that it has none now.
+        # An entity may have no quota now, or may never have had one: both count as a key that is not set.
         if quotas.get(entity, {}).get(key) == proposal.after:
             change = Ours(plan_id, proposal.reason, proposal.expires_at_ms, proposal.before)
             ours.setdefault(entity, {})[key] = change
@@ -272,7 +272,7 @@ def decided(rules: RuleBook, log: Iterable[LogEntry], time_ms: int) -> dict[Enti
 
 
 def _open(log: Iterable[LogEntry]) -> list[LogEntry]:
-    """Changes that were applied and not taken back, in the order in which they were applied."""
+    """Changes that were applied and not reverted, in the order in which they were applied."""
     found: dict[StepId, LogEntry] = {}
     for entry in log:
         if entry.event is Event.APPLIED:
@@ -285,13 +285,13 @@ def _open(log: Iterable[LogEntry]) -> list[LogEntry]:
 def differences(
     cluster_id: str, held: Mapping[bytes, bytes | None], wanted: Mapping[Entity, Decided], issued_ms: int
 ) -> list[Encoded]:
-    """The messages that make the topic say what is wanted, in the order of their keys.
+    """The messages that bring the topic to the wanted state, in the order of their keys.
 
     Args:
-        cluster_id: messages of others are left alone.
+        cluster_id: the cluster; messages of others are ignored.
         held: the last value of each key in the topic.
-        wanted: by entity; what is not here has no quota.
-        issued_ms: now; a message that would say nothing new is not issued again.
+        wanted: the wanted message of each entity; other entities have no quota.
+        issued_ms: now, epoch ms; a message that differs only in this time is not issued again.
     """
     prefix = key_prefix(cluster_id)
     new = [encode(cluster_id, replace(message, issued_ms=issued_ms)) for message in wanted.values()]
@@ -306,19 +306,24 @@ def differences(
 
 
 def _says(cluster_id: str, value: bytes | None, wanted: Encoded, issued_ms: int) -> bool:
-    """Whether what the topic holds differs from what is wanted in its time of issue at most."""
+    """Whether the message in the topic equals the wanted one, apart from its time of issue."""
     try:
         held = decode(cluster_id, wanted.key, value)
     except MessageError:
         return False
-    # Compared as they are written: NaN is not equal to itself.
+    # Compared in encoded form: NaN is not equal to itself.
     return isinstance(held, Decided) and encode(cluster_id, replace(held, issued_ms=issued_ms)) == wanted
 
 
 def newest_issue_ms(cluster_id: str, held: Mapping[bytes, bytes | None], now_ms: int) -> int:
-    """When the newest message in the topic was issued; 0 for none. Nobody issues an older one after it.
+    """When the newest message in the topic was issued, epoch ms; 0 for none. A later message may not be older.
 
-    What says that it was issued in the future does not count.
+    Messages issued in the future do not count.
+
+    Args:
+        cluster_id: the cluster; messages of others are ignored.
+        held: the last value of each key in the topic.
+        now_ms: the wall clock, epoch ms.
     """
     newest_ms = 0
     for key, value in held.items():

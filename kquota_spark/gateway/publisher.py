@@ -1,4 +1,4 @@
-"""Writes the decision topic where it differs from the quotas in force, and the heartbeat."""
+"""Write the quotas in force to the decision topic where it differs from them, and the heartbeat."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from kquota_spark.quotas.stored import stored_rules
 
 
 def heartbeat(known_through_ms: int | None, now_ms: int, issued_ms: int) -> Heartbeat | None:
-    """What gates hear of the quotas' age; None where nothing is known of it, or only by a clock that was wrong.
+    """The heartbeat with the age of the quotas for gates; None if the age is unknown, or from a wrong clock.
 
     Args:
-        known_through_ms: of `quota_rules`, epoch ms.
-        now_ms: this clock.
-        issued_ms: of the message.
+        known_through_ms: time up to which `quota_rules` is known, epoch ms.
+        now_ms: this clock, epoch ms.
+        issued_ms: time of issue of the message, epoch ms.
     """
     if known_through_ms is None or is_ahead(known_through_ms, now_ms):
         return None
@@ -38,10 +38,10 @@ def heartbeat(known_through_ms: int | None, now_ms: int, issued_ms: int) -> Hear
 
 
 class DecisionPublisher:
-    """Keeps the topic equal to the quotas in force; one at a time acts, as for all of enforcement.
+    """Keeps the topic equal to the quotas in force; only one publisher acts at a time, as in all of enforcement.
 
     Raises:
-        UserError: no topic is set, or it is not as it has to be.
+        UserError: no topic is set, or its configuration is wrong.
         UnreachableError: Kafka does not answer.
     """
 
@@ -60,20 +60,20 @@ class DecisionPublisher:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # What was not acknowledged is found missing by the next publisher.
+        # The next publisher finds unacknowledged messages missing.
         self._reader.close()
         self._producer.purge()
         self._producer.flush(ANSWER_WITHIN_S)
 
     def publish(self, log: Iterable[LogEntry], now_ms: int) -> int:
-        """Write what the topic does not say yet, then the heartbeat.
+        """Write the messages that the topic does not have yet, then the heartbeat.
 
         Args:
             log: `enforcement_log` of the cluster, oldest first.
-            now_ms: the time.
+            now_ms: the wall clock, epoch ms.
 
         Returns:
-            How many messages there were, not counting the heartbeat.
+            The number of messages, without the heartbeat.
 
         Raises:
             UserError: the table of quotas or Kafka cannot be used.
@@ -82,7 +82,8 @@ class DecisionPublisher:
         rules = stored_rules(self._settings)
         new = {record.key or b"": record.value for record in self._reader.read_through()}
         self._held |= new
-        # Readers drop what was issued before what they have: a clock that was set back must not silence us.
+        # Readers drop a message issued before the one they have, so the time of issue never decreases, even if our
+        # clock is set back.
         self._newest_ms = max(now_ms, self._newest_ms, newest_issue_ms(cluster_id, new, now_ms))
         wanted = decided(RuleBook(rules.stretches), log, now_ms)
         messages = differences(cluster_id, self._held, wanted, self._newest_ms)
@@ -93,7 +94,7 @@ class DecisionPublisher:
         return len(messages)
 
     def _send(self, messages: Sequence[Encoded]) -> None:
-        """Write these before anything later: a heartbeat vouches for them."""
+        """Write messages and wait until they are acknowledged: a later heartbeat guarantees that they are in."""
         failed: list[str] = []
 
         def on_delivery(error: KafkaError | None, _message: object) -> None:

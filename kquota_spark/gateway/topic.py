@@ -1,4 +1,4 @@
-"""The compacted Kafka topic of decisions: made if it is missing, and read from its beginning."""
+"""The compacted Kafka topic of decisions: created if it is missing, and read from its beginning."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ ANSWER_WITHIN_S = 15.0
 _MOST_REPLICAS = 3
 _TOPIC_CONFIG = {
     "cleanup.policy": "compact",
-    # A tombstone's own time says when it was issued.
+    # The time of a tombstone is when it was issued.
     "message.timestamp.type": "CreateTime",
-    # Only closed segments are compacted: a reader starts with a few hours of heartbeats at most.
+    # Only closed segments are compacted, so a reader starts with at most a few hours of heartbeats.
     "segment.ms": "3600000",
     "min.cleanable.dirty.ratio": "0.1",
 }
@@ -34,20 +34,20 @@ _BATCH = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """Which topic, where, and how to log in, in Java's or librdkafka's words."""
+    """The address, topic and login; the options have Java's or librdkafka's names."""
 
     bootstrap_servers: str
     topic: str
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
     login: str = "kafka.options"
-    """What errors call the options by."""
+    """Name of the options in errors."""
 
     @classmethod
     def of(cls, settings: Settings) -> Connection:
-        """What the settings say.
+        """The connection in the settings.
 
         Raises:
-            UserError: they name no topic.
+            UserError: the settings have no topic.
         """
         topic = settings.enforcement.decision_topic
         if not topic:
@@ -64,18 +64,18 @@ class Connection:
 
     @property
     def client(self) -> dict[str, Any]:
-        """Properties of every client."""
+        """Client properties for all clients of the topic."""
         return kafka_clients.connection(self.bootstrap_servers, self.options) | {"client.id": DECISIONS}
 
     def errors(self, use: str, operation: str, *, unless: int | None = None) -> AbstractContextManager[None]:
-        """Errors of Kafka as `UnreachableError`: the topic cannot be "read" or "used". See `kafka_errors`."""
+        """Turn Kafka errors into `UnreachableError`: the topic cannot be "read" or "used". See `kafka_errors`."""
         return kafka_clients.kafka_errors(
             lambda reason: UnreachableError(f"{self.name} cannot be {use}: {self.reason(reason, operation)}"),
             unless=unless,
         )
 
     def reason(self, reason: KafkaError, operation: str) -> str:
-        """The broker's words, and what to grant where this operation on the topic is not."""
+        """The message of the broker, and the right to grant if this operation on the topic is not allowed."""
         advice = kafka_clients.missing_right(
             reason, self.login, topic=f"{operation} on the topic {self.topic}"
         )
@@ -83,7 +83,7 @@ class Connection:
 
 
 class Record(NamedTuple):
-    """One message as Kafka gives it."""
+    """One message of the topic."""
 
     key: bytes | None
     value: bytes | None
@@ -91,10 +91,10 @@ class Record(NamedTuple):
 
 
 class TopicReader:
-    """Reads the topic from its beginning, and then what comes; it is in no consumer group.
+    """Reads the topic from its beginning, then new messages; it is in no consumer group.
 
     Raises:
-        UserError: the options are none, e.g. a file of certificates is missing.
+        UserError: the options are not valid, e.g. a file of certificates is missing.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -102,12 +102,12 @@ class TopicReader:
         self._part = TopicPartition(connection.topic, 0, 0)
         self._next = 0
         self.last_error = ""
-        """What the connection complained about last; empty since something was read after it."""
+        """The last error of the connection; empty after the next successful read."""
         with kafka_clients.bad_options():
             self._consumer = kafka_clients.consumer(
                 {
                     **connection.client,
-                    "group.id": DECISIONS,  # librdkafka wants one; nothing is committed to it
+                    "group.id": DECISIONS,  # librdkafka requires one; nothing is committed to it
                     "enable.auto.commit": False,
                     "enable.partition.eof": True,
                     "auto.offset.reset": "earliest",
@@ -117,10 +117,10 @@ class TopicReader:
         self._consumer.assign([self._part])
 
     def read_on(self, timeout_s: float) -> list[Record]:
-        """What has come; after the time nothing, if nothing has.
+        """The new messages; none if there are none within `timeout_s`.
 
         Raises:
-            UnreachableError: Kafka says that it cannot be read.
+            UnreachableError: Kafka reports that the topic cannot be read.
         """
         records = []
         problem = ""
@@ -142,11 +142,11 @@ class TopicReader:
         return records
 
     def read_through(self) -> list[Record]:
-        """What has come up to the end that the topic has now.
+        """The new messages up to the present end of the topic.
 
         Raises:
             UnreachableError: Kafka does not answer in time.
-            UserError: it is another topic of the same name.
+            UserError: the topic was deleted and recreated.
         """
         name = self._connection.name
         with self._connection.errors("read", "Read"):
@@ -164,11 +164,11 @@ class TopicReader:
         return records
 
     def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         self._consumer.close()
 
     def _hear(self, error: KafkaError) -> None:
-        # That all brokers are down says less than why.
+        # The reason is more useful than the fact that all brokers are down.
         if error.code() != KafkaError._ALL_BROKERS_DOWN or not self.last_error:
             self.last_error = f"{self._connection.name} cannot be read: {error.str()}"
 
@@ -177,7 +177,7 @@ def ensure_topic(connection: Connection) -> None:
     """Create the topic, compacted and with one partition, if there is none.
 
     Raises:
-        UserError: it is there and is not like that, or we may not create it.
+        UserError: it exists but is not compacted or has several partitions, or we may not create it.
         UnreachableError: Kafka does not answer.
     """
     admin = kafka_clients.admin(connection.client)
@@ -199,5 +199,5 @@ def ensure_topic(connection: Connection) -> None:
             f"{connection.name}: cleanup.policy is {policy}, expected compact: decisions would be lost"
         )
     if len(found.partitions) != 1:
-        # A heartbeat vouches for all messages before it: there is a before in one partition only.
+        # A heartbeat guarantees all messages before it, and only one partition has an order.
         raise UserError(f"{connection.name} has {len(found.partitions)} partitions, expected 1")

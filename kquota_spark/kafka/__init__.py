@@ -1,4 +1,4 @@
-"""The edge to Kafka: clients, questions, topics of our own, and what its brokers are set to.
+"""The edge to Kafka: clients, queries, topics of our own, and the settings of its brokers.
 
 In reading order: client_properties, tokens, clients, questions, log_topic_checks, broker_checks, broker_configs,
 lease_topic, quota_admin.

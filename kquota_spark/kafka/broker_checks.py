@@ -1,7 +1,7 @@
-"""What `kquota doctor --before` asks of Kafka: brokers, their settings, and the log topic.
+"""The checks of Kafka for `kquota doctor --before`: brokers, their settings, and the log topic.
 
-kafka-python asks: it describes broker loggers (BROKER_LOGGER), which librdkafka does not.
-Nothing is created or changed; the topic is looked up in the list, so that it is never created by asking.
+They use kafka-python, because librdkafka cannot describe broker loggers (BROKER_LOGGER). Nothing is created or
+changed. A topic is searched in the list of topics: a query by its name could create it.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _TOPIC_KEYS = ("retention.ms", "retention.bytes", "cleanup.policy", STAMP)
 
 
 def kafka_checks(settings: Settings, consumed: Mapping[Place, Consumed] | None, now_ms: int) -> list[Check]:
-    """Everything about Kafka; one line if it does not answer.
+    """All checks of Kafka; a single failed one if it does not answer.
 
-    `consumed` is what the tables hold of the log topics, by partition; None before the first run.
+    `consumed` is how far the tables hold the log topics, by partition; None before the first run.
     """
     try:
         with answer_errors():
@@ -48,9 +48,9 @@ class NoAnswerError(UnreachableError):
 
 
 def answer_errors() -> AbstractContextManager[None]:
-    """What kafka-python raises when brokers do not answer as expected, as `NoAnswerError`.
+    """Turn the errors that kafka-python raises when brokers do not answer as expected into `NoAnswerError`.
 
-    It has the name of the error only: a message of a client might quote its configuration.
+    Its message is only the name of the error: a message of the client might quote its configuration.
     """
     return python_errors(lambda error: NoAnswerError(type(error).__name__), ValueError, AssertionError)
 
@@ -89,7 +89,7 @@ def _answered_checks(
 
 @contextmanager
 def asking(settings: Settings) -> Iterator[Any]:
-    """kafka-python's client for questions; its errors are Kafka's own.
+    """kafka-python's admin client, open within the block; it raises its own errors.
 
     Raises:
         UserError: the brokers refuse the login, or there is no token for it.
@@ -98,7 +98,7 @@ def asking(settings: Settings) -> Iterator[Any]:
 
     kafka = settings.kafka
     try:
-        # The client logs each attempt; our one line says it once.
+        # The client logs each attempt; our error reports it once.
         with overheard(SaslAuthenticationFailedError):
             client = python_admin(
                 kafka.bootstrap_servers,
@@ -115,7 +115,7 @@ def asking(settings: Settings) -> Iterator[Any]:
 
 
 def _version(admin: Any, broker_id: int, expected: Broker) -> Check:
-    # From what the broker offers, as it does not say its version: right to the minor release.
+    # A broker does not report its version. The calls that it offers give it, exact to the minor release.
     found = ".".join(map(str, admin.get_broker_version_data(broker_id).broker_version))
     if "version" not in expected.given:
         return ok("broker version", f"broker {broker_id} speaks like {found}")
@@ -147,7 +147,7 @@ def _quota_settings(admin: Any, broker_id: int, settings: Settings) -> list[Chec
 
 
 def callback_checks(broker_id: int, of_broker: str, of_settings: str) -> list[Check]:
-    """Whether brokers and settings agree on having a callback; nothing to say where neither has one."""
+    """Check that a broker and the settings agree on a quota callback; no check where neither has one."""
     what, evidence = "quota callback", f"broker {broker_id}: {_CALLBACK} = {of_broker or 'not set'}"
     if of_broker and not of_settings:
         advice = "name the same rule in Python in quotas.callback: until then decisions are not the broker's"
@@ -174,9 +174,9 @@ def _request_logger(admin: Any, broker_id: int) -> Check:
 
 
 def stamp_check(topic: str, stamp: str | None, *, is_allowed: bool) -> Check:
-    """Whose clock stamps the messages of a log topic: that of Kafka, or those of the hosts that write them.
+    """Check which clock stamps the messages of a log topic: Kafka's, or those of the hosts that write them.
 
-    `is_allowed` says that the job reads it anyway.
+    Stamps of hosts are a failure, or a warning if `is_allowed`: the job then reads the topic anyway.
     """
     what, evidence = "log topic clock", f"{topic}: {STAMP} is {stamp}"
     if stamp == "LogAppendTime":
@@ -221,7 +221,7 @@ def _described(admin: Any, kind: str, name: str, keys: Sequence[str] | None) -> 
 
 
 def entries(admin: Any, kind: str, name: str, keys: Sequence[str] | None) -> dict[str, dict[str, str | None]]:
-    """Settings of a broker, its loggers or a topic, as described; empty where they may not be read.
+    """The settings of a broker, its loggers or a topic, as Kafka describes them; empty without the right to read them.
 
     Args:
         admin: a `KafkaAdminClient`.

@@ -1,4 +1,4 @@
-"""Asks each broker how it is set up, and keeps `broker_configs`; JUDGE replays each broker with its own windows."""
+"""Queries the settings of each broker and keeps `broker_configs`; JUDGE replays each broker with its own windows."""
 
 from __future__ import annotations
 
@@ -26,18 +26,20 @@ _WHAT = "broker settings"
 
 
 class BrokerConfigs(Polling):
-    """The table `broker_configs` as far as one cluster goes, and the thread that keeps it up to date."""
+    """The rows of one cluster in `broker_configs`, and the thread that keeps them up to date."""
 
     def __init__(self, settings: Settings, clock_ms: Callable[[], int]) -> None:
         self._settings = settings
         self._clock_ms = clock_ms
         self._said: set[str] = set()
         self._answered: dict[int | None, dt.datetime] = {}
-        """When each broker last answered; `broker_configs` does not say that it told the same again."""
+        """When each broker last answered; `broker_configs` does not record an answer that is the same as before."""
         super().__init__("asking the brokers", settings.broker.ask_interval, self._ask_again)
 
     def ask(self) -> list[Check]:
-        """Ask once and write what is new; what the user should know. Brokers that do not answer are a finding.
+        """Query the brokers once and write what is new; return what the user should know.
+
+        Brokers that do not answer are a finding.
 
         Raises:
             UserError: the table cannot be written.
@@ -62,7 +64,7 @@ class BrokerConfigs(Polling):
         self._said = findings
 
     def _not_asked(self, reason: str) -> list[Check]:
-        """Brokers that told before are judged as they said then; without them the settings have to do."""
+        """The finding that brokers did not answer. They are judged by their stored settings, else by the file's."""
         broker = self._settings.broker
         stored = stored_configs(self._settings)
         if not any(config.broker_id is not None for config in stored):
@@ -83,21 +85,21 @@ class BrokerConfigs(Polling):
 
 
 def asked_brokers(settings: Settings) -> list[BrokerConfig]:
-    """What each broker of the cluster says; errors are kafka-python's own."""
+    """The settings that each broker of the cluster reports; errors are kafka-python's own."""
     with asking(settings) as admin:
         found = []
         for broker_id in sorted(int(broker["broker_id"]) for broker in admin.describe_cluster()["brokers"]):
             offered = admin.get_broker_version_data(broker_id)
             of_broker = entries(admin, "BROKER", str(broker_id), KAFKA_KEYS)
             speaks_like = ".".join(map(str, offered.broker_version[:2]))
-            # A message between brokers that only those with ZooKeeper offer.
+            # Only brokers with ZooKeeper offer this request between brokers.
             has_zookeeper = _UPDATE_METADATA in (offered.api_versions or {})
             found.append(described_config(broker_id, of_broker, speaks_like, has_zookeeper=has_zookeeper))
         return found
 
 
 def config_checks(configs: Iterable[BrokerConfig], settings: Settings) -> list[Check]:
-    """One finding for each broker, and for each setting of the file that is not what it says."""
+    """One check for each broker: a warning if settings of the file differ from the broker's; also its callback."""
     checks: list[Check] = []
     given = settings.broker
     for config in configs:
@@ -127,7 +129,7 @@ def config_checks(configs: Iterable[BrokerConfig], settings: Settings) -> list[C
 
 
 def stored_configs(settings: Settings) -> list[BrokerConfig]:
-    """The last settings of each broker of this cluster; none where they were never asked."""
+    """The last known settings of each broker of this cluster; none if no query was ever made."""
     rows = _rows(settings)
     return [BrokerConfig(**{name: row[name] for name in _NAMES}) for row in rows if row["valid_to"] is None]
 
@@ -141,7 +143,7 @@ def _rows(settings: Settings) -> list[dict[str, Any]]:
 
 
 def _restarted_at(settings: Settings, broker_id: int | None, after: dt.datetime) -> dt.datetime | None:
-    """When a broker started anew for the last time, by the audit of its log; None if not since then."""
+    """The last restart of a broker, found by the audit in its log; None if there was none after `after`."""
     table = delta_table_if_there(settings, LOG_GAPS.name)
     if table is None or broker_id is None:
         return None
@@ -158,10 +160,10 @@ def _record(
     now: dt.datetime,
     answered: Mapping[int | None, dt.datetime],
 ) -> None:
-    """Write the table if a broker says something else than before; one that is away keeps what it said.
+    """Write the table if the settings of a broker changed; a broker that did not answer keeps its rows.
 
-    A broker takes other settings only at its start. So they hold since its last restart, if its log has shown one after
-    the broker last answered. Where nobody knows that, they hold from now on.
+    A broker takes new settings only when it starts. If its log shows a restart after its last answer, they hold since
+    then. Otherwise they hold from now on.
     """
     import pyarrow as pa
     from deltalake import write_deltalake
@@ -181,7 +183,7 @@ def _record(
         is_changed = True
         begun: Any = now
         if last is not None:
-            # Another process may have written the row, and so was answered too.
+            # Another process may have written the row: then the broker answered that process later than this one.
             if config.broker_id in answered:
                 after = max(answered[config.broker_id], last["observed_at"])
                 begun = _restarted_at(settings, config.broker_id, after) or now

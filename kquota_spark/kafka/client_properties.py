@@ -1,4 +1,4 @@
-"""Client properties in Kafka's own spelling, read from a file and put into kafka-python's words."""
+"""Client properties in Kafka's own spelling: read from a file, and translated for each client library."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ PYTHON_NAMES = {
     "ssl.key.location": "ssl_keyfile",
     "ssl.key.password": "ssl_password",
 }
-"""What kafka-python calls the properties that say how to connect."""
+"""Names of kafka-python for the properties of a connection."""
 
 _OF_TOKENS = {
     "client_id": ("sasl.oauthbearer.client.id", "clientId"),
     "client_secret": ("sasl.oauthbearer.client.secret", "clientSecret"),
     "scope": ("sasl.oauthbearer.scope", "scope"),
 }
-"""Properties of librdkafka about tokens, and what the JAAS line of Java calls them."""
+"""Properties of librdkafka about tokens, each with its name in Java's JAAS line."""
 _EXTENSIONS, _TOKEN_CA = "sasl.oauthbearer.extensions", "https.ca.location"
 _OF_LIBRDKAFKA = {
     "sasl.username", "sasl.password", "sasl.mechanisms", "sasl.oauthbearer.method",
@@ -47,7 +47,7 @@ _ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
 _OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLogin"
 _MSK = "software.amazon.msk.auth.iam.IAM"
 MSK_MODULE = f"{_MSK}LoginModule"
-"""Java's class for AWS_MSK_IAM, which Kafka does not bring."""
+"""Java's class for AWS_MSK_IAM, which is not part of Kafka."""
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _SCRAM = "scram.ScramLoginModule"
 _LOGIN_MODULES = {
@@ -58,19 +58,22 @@ _LOGIN_MODULES = {
     OAUTHBEARER: "",
     MSK_IAM: "",
 }
-"""SASL mechanisms, with Java's module below `org.apache.kafka.common.security`; empty for no user name and password."""
+"""Java's login module of each SASL mechanism, below `org.apache.kafka.common.security`.
+
+Empty for mechanisms without a user name and password.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class TokenLogin:
-    """Where and as whom to ask for tokens, by OAuth's grant of client credentials."""
+    """The endpoint and the client for requesting tokens, by OAuth's grant of client credentials."""
 
     url: str
     client_id: str
     client_secret: str = field(repr=False)
     scope: str = ""
     extensions: Mapping[str, str] = field(default_factory=dict)
-    """What is told to the broker beside the token."""
+    """SASL extensions, sent to the broker with the token."""
     ca: str = ""
     """A PEM file with the authorities of the endpoint; empty for those of the system."""
 
@@ -96,10 +99,10 @@ def read_properties(path: Path) -> dict[str, str]:
 
 
 def python_options(properties: Mapping[str, str]) -> dict[str, Any]:
-    """The options of a kafka-python client. What has no bearing on the connection is left out.
+    """The options of a kafka-python client; properties that do not concern the connection are left out.
 
     Raises:
-        UserError: a login or a store of certificates that kafka-python has no way to use.
+        UserError: kafka-python cannot use the login or a store of certificates.
     """
     options: dict[str, Any] = {
         PYTHON_NAMES[name]: value for name, value in properties.items() if name in PYTHON_NAMES
@@ -124,10 +127,10 @@ def python_options(properties: Mapping[str, str]) -> dict[str, Any]:
 
 
 def connection_options(options: Mapping[str, str]) -> dict[str, str]:
-    """How to connect, from consumer properties in Java's or librdkafka's spelling, in librdkafka's."""
+    """The connection properties for librdkafka, from consumer properties in Java's or librdkafka's spelling."""
     known = {name: value for name, value in options.items() if name in PYTHON_NAMES}
     if mechanism(options) == MSK_IAM:
-        # Brokers take the same signature as a token, which is how clients other than Java's send it.
+        # Brokers accept the same signature as a token: clients other than Java's send it like that.
         known |= {name: OAUTHBEARER for name in known if PYTHON_NAMES[name] == "sasl_mechanism"}
     known |= {f"sasl.{name}": value for name, value in jaas_login(options).items()}
     # Java reads the key and the certificates from one file, librdkafka from one or two.
@@ -142,7 +145,7 @@ def connection_options(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def python_names(options: Mapping[str, str]) -> dict[str, str]:
-    """`connection_options` in the words of kafka-python, none of them checked."""
+    """`connection_options` under kafka-python's names, unchecked."""
     return {PYTHON_NAMES[name]: value for name, value in connection_options(options).items()}
 
 
@@ -155,9 +158,9 @@ def is_for_java_only(options: Mapping[str, str]) -> bool:
 
 
 def java_options(options: Mapping[str, str]) -> dict[str, str]:
-    """Consumer properties for Spark's Java client, from those that librdkafka takes.
+    """Consumer properties for Spark's Java client, from those for librdkafka.
 
-    A user name and password become a JAAS line, PEM files the stores of TLS, so that one set of options serves
+    A user name and password become a JAAS line, and PEM files become the stores of TLS. One set of options then serves
     the shipper, the checks and the job.
 
     Raises:
@@ -192,7 +195,7 @@ def mechanism(options: Mapping[str, str]) -> str:
 
 
 def token_login(options: Mapping[str, str]) -> TokenLogin:
-    """What the mechanism OAUTHBEARER needs, from properties in Java's or librdkafka's spelling.
+    """The login for the mechanism OAUTHBEARER, from properties in Java's or librdkafka's spelling.
 
     Raises:
         UserError: a part of it is missing.
@@ -218,7 +221,7 @@ def token_login(options: Mapping[str, str]) -> TokenLogin:
 
 
 def _tokens_of_java(options: Mapping[str, str]) -> dict[str, str]:
-    """The same for the Java client, unless the properties name a handler and its JAAS line themselves."""
+    """The token login as properties of the Java client; a JAAS line of the user's own stays as it is."""
     if "sasl.jaas.config" in options:
         return {"sasl.login.callback.handler.class": f"{_OAUTH}CallbackHandler"}
     login = token_login(options)
@@ -244,13 +247,13 @@ _TOKENS_OF_JAVA = {OAUTHBEARER: _tokens_of_java, MSK_IAM: _msk_of_java}
 
 
 def quoted(text: str) -> str:
-    """A value of a JAAS line; it may hold any character."""
+    """A value in quotes, for a JAAS line; it may hold any character."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 
 
 def jaas_login(properties: Mapping[str, str]) -> dict[str, str]:
-    """`username` and `password` of sasl.jaas.config, as far as they stand there."""
+    """`username` and `password` of sasl.jaas.config; one that is not there is left out."""
     return {name: value for name, value in _of_jaas(properties).items() if name in ("username", "password")}
 
 

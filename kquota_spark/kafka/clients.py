@@ -1,7 +1,7 @@
 """The one place where clients of Kafka are made: librdkafka's, kafka-python's, and the options of Spark's Java client.
 
-How each of the three logs in is worked out in `client_properties`. A new SASL mechanism is added there and here.
-A client of librdkafka raises KafkaException where a property is wrong, e.g. a file of certificates is missing.
+`client_properties` works out how each of the three logs in. A new SASL mechanism is added there and here.
+A client of librdkafka raises KafkaException if a property is wrong, e.g. a file of certificates is missing.
 """
 
 from __future__ import annotations
@@ -24,14 +24,16 @@ if TYPE_CHECKING:
     from kquota_spark.config.settings import Kafka
 
 _QUIET = {"log_level": 0}
-"""librdkafka repeats a refused connection many times; our error says it once."""
+"""librdkafka logs a refused connection many times; our error reports it once."""
 _BOOTSTRAP_LOG = "kafka.net.manager"
 _TOKENS = "oauth_cb"
-"""What librdkafka asks for tokens."""
+"""The property with the source of tokens that librdkafka calls."""
 
 
 def connection(bootstrap_servers: str, options: Mapping[str, str]) -> dict[str, Any]:
-    """How a client of librdkafka connects; of the options, in Java's or its own spelling, only those for that count.
+    """The connection properties of a librdkafka client, from options in Java's or its own spelling.
+
+    Options that do not concern the connection are left out.
 
     Raises:
         UserError: the options lack something of a login with tokens.
@@ -63,16 +65,17 @@ def share_consumer(config: Mapping[str, Any]) -> Any:
 
 
 def admin(config: Mapping[str, Any]) -> AdminClient:
-    """A client of librdkafka for questions; it connects when asked. See `connection`."""
+    """An admin client of librdkafka, which connects at its first query; see `connection`."""
     from confluent_kafka.admin import AdminClient
 
     return AdminClient(_asked(config))
 
 
 def _asked(config: Mapping[str, Any]) -> dict[str, Any]:
-    """With a client id of ours: `rdkafka` would be a client of nobody, and be judged as one of a user.
+    """The properties of a client, with a client id of ours unless one is given.
 
-    A first token is fetched here: librdkafka would only say after ten seconds that it has none.
+    Without it the audit would judge librdkafka's default, `rdkafka`, like a client of a user. A first token is fetched
+    here: librdkafka would report a missing one only after ten seconds.
     """
     source: TokenSource | None = config.get(_TOKENS)
     if source is not None:
@@ -82,11 +85,9 @@ def _asked(config: Mapping[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def kafka_errors(said: Callable[[KafkaError], UserError], *, unless: int | None = None) -> Iterator[None]:
-    """Turn errors of librdkafka into ours.
+    """Turn errors of librdkafka into ours; the first argument makes ours from the reason that librdkafka gives.
 
-    Args:
-        said: our error for the reason that librdkafka gives.
-        unless: the code of a reason that is no error here, e.g. `KafkaError.TOPIC_ALREADY_EXISTS`.
+    `unless` is the code of a reason that is not an error here, e.g. `KafkaError.TOPIC_ALREADY_EXISTS`.
     """
     from confluent_kafka import KafkaException
 
@@ -99,25 +100,25 @@ def kafka_errors(said: Callable[[KafkaError], UserError], *, unless: int | None 
 
 
 def bad_options() -> AbstractContextManager[None]:
-    """`kafka_errors` while a client is made of the user's `kafka.options`."""
+    """`kafka_errors` for creating a client from the user's `kafka.options`."""
     return kafka_errors(lambda reason: UserError(f"kafka.options: {reason.str()}"))
 
 
 def is_of_group(reason: KafkaError) -> bool:
-    """Whether it is only about the group that librdkafka wants a name of, asks for, and is never made to join."""
+    """Whether an error concerns only the consumer group, which librdkafka requires and queries but never joins here."""
     from confluent_kafka import KafkaError
 
     return bool(reason.code() == KafkaError.GROUP_AUTHORIZATION_FAILED)
 
 
 def missing_right(reason: KafkaError, named: str, *, topic: str, transactional_id: str = "") -> str:
-    """What to do where a broker says that a right is missing; empty where it gives another reason.
+    """Advice for the user if a broker refused for a missing right; empty for another reason.
 
     Args:
-        reason: the broker's.
-        named: what gave the login.
-        topic: the operation that was wanted, and the topic.
-        transactional_id: of the producer, if it has one.
+        reason: the broker's error.
+        named: the key or option that gave the login, for the message.
+        topic: the wanted right, e.g. `Read on the topic NAME`.
+        transactional_id: of the producer; empty if it has none.
     """
     from confluent_kafka import KafkaError
 
@@ -131,12 +132,14 @@ def missing_right(reason: KafkaError, named: str, *, topic: str, transactional_i
 
 
 def refused_login(bootstrap_servers: str, login: Mapping[str, str], named: str) -> UserError:
-    """The error where brokers refuse a login; of a token they do not say why, so it shows what the token claims.
+    """The error for a login that brokers refused.
+
+    Brokers do not report why they refused a token, so the message shows the token's claims.
 
     Args:
-        bootstrap_servers: who refused it.
+        bootstrap_servers: the brokers that refused it, `host:port,host:port`.
         login: the client properties.
-        named: what gave them.
+        named: the key or option that gave them, for the message.
     """
     source = token_source(bootstrap_servers, login)
     if source is None:
@@ -149,7 +152,7 @@ def refused_login(bootstrap_servers: str, login: Mapping[str, str], named: str) 
 
 @contextmanager
 def python_errors(said: Callable[[Exception], UserError], *also: type[Exception]) -> Iterator[None]:
-    """Turn errors of kafka-python, and `also` further ones that its answers may raise, into ours."""
+    """Turn errors of kafka-python into ours, and those of the types `also`, which reading its answers may raise."""
     from kafka.errors import KafkaError
 
     try:
@@ -159,7 +162,7 @@ def python_errors(said: Callable[[Exception], UserError], *also: type[Exception]
 
 
 def spark_options(kafka: Kafka) -> dict[str, str]:
-    """How Spark's Kafka source connects, as options of its reader.
+    """The connection options for the reader of Spark's Kafka source.
 
     Raises:
         UserError: certificate and key are in two files.
@@ -169,12 +172,12 @@ def spark_options(kafka: Kafka) -> dict[str, str]:
 
 
 def python_admin(bootstrap_servers: str, login: Mapping[str, str], **options: Any) -> Any:
-    """A `KafkaAdminClient` of kafka-python, with one defect of its network layer mended; its errors are its own.
+    """A `KafkaAdminClient` of kafka-python, with one defect of its network layer mended; it raises its own errors.
 
     Args:
         bootstrap_servers: `host:port,host:port`.
-        login: the client properties that `options` were made of; tokens are asked for by them.
-        options: in kafka-python's words, see `client_properties.python_options`.
+        login: the client properties that `options` were made from; tokens are requested with them.
+        options: under kafka-python's names, see `client_properties.python_options`.
 
     Raises:
         UserError: there is no token for a login that needs one.
@@ -189,7 +192,7 @@ def python_admin(bootstrap_servers: str, login: Mapping[str, str], **options: An
     without_debug("kafka")  # there it shows all options, the password too
     source = token_source(bootstrap_servers, login)
     if source is not None:
-        source.token()  # kafka-python would only say that nobody answers
+        source.token()  # without a token, kafka-python would only report that no broker answers
         AbstractTokenProvider.register(TokenSource)
     servers = bootstrap_servers.split(",")
     return KafkaAdminClient(**options, bootstrap_servers=servers, sasl_oauth_token_provider=source)
@@ -197,10 +200,10 @@ def python_admin(bootstrap_servers: str, login: Mapping[str, str], **options: An
 
 @contextmanager
 def overheard(final: type[Exception]) -> Iterator[list[Exception]]:
-    """The errors that kafka-python only logs, oldest first, but for time limits; its log itself is kept quiet.
+    """The errors that kafka-python only logs, oldest first, without time limits; its log itself is suppressed.
 
-    It repeats itself, shows the password at DEBUG, and tries a refused login again until the time is up, which
-    may lock the account: an error of the type `final` is raised inside it, from its own log line.
+    The log repeats itself and shows the password at DEBUG. kafka-python also retries a refused login until its time
+    limit, which may lock the account. To stop that, an error of the type `final` is raised from its own log line.
     """
     heard: list[Exception] = []
 
@@ -226,10 +229,11 @@ def overheard(final: type[Exception]) -> Iterator[list[Exception]]:
 
 
 def _mended(receive: Callable[[Any], tuple[bytes, Exception | None]]) -> Callable[[Any], Any]:
-    """kafka-python 3.0.12 throws away what came together with the end of a connection.
+    """Mend a defect of kafka-python 3.0.12: it discards data that arrives together with the end of a connection.
 
-    A broker ends the connection right after it has refused a login. On a busy machine both are there at once, and the
-    refusal looked like a broker that does not answer. What was received is given first; the next call finds the end.
+    A broker closes the connection right after it refuses a login. On a busy machine both arrive at once, and the
+    defect loses the refusal, as if the broker did not answer. Here the data comes first, and the next call finds the
+    end.
     """
 
     def received(self: Any) -> tuple[bytes, Exception | None]:

@@ -1,7 +1,8 @@
-"""The topic that holds the lease of clusters without ZooKeeper: one partition, and its newest record is what counts.
+"""The topic that holds the lease of clusters without ZooKeeper: one partition, and only its newest record counts.
 
-Records are JSON: `holder`, `event` (acquired, alive, intent, released), since when the lease is held (null in the first
-record: its own time), and what an intent is about; the key is the cluster's id. Times are the broker's (LogAppendTime).
+Records are JSON, and their key is the cluster's id. They hold `holder`, `event` (acquired, alive, intent, released),
+`since_ms` (start of the lease; null in its first record: that record's own time) and the subject of an intent. Times
+are the broker's (LogAppendTime).
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ if TYPE_CHECKING:
 
 _TIMEOUT_S = 15.0
 _LAST_RECORDS = 20
-"""Looked at from the end; each transaction ends in a marker, and those that were given up leave theirs too."""
+"""Offsets read from the end first. Each transaction ends in a marker, which has an offset; aborted ones as well."""
 _CONFIG = {"cleanup.policy": "delete", "retention.ms": "86400000", "message.timestamp.type": "LogAppendTime"}
 
 
 class LeaseRecord(NamedTuple):
-    """The newest word of a holder."""
+    """The newest record of a holder; times in epoch ms."""
 
     offset: int
     holder: str
@@ -37,10 +38,10 @@ class LeaseRecord(NamedTuple):
 
 
 class LeaseTopic:
-    """Makes and reads `enforcement.lease_topic`.
+    """Creates and reads `enforcement.lease_topic`.
 
     Raises:
-        UserError: no name is set, or the options of Kafka are none.
+        UserError: no name is set, or a client option of Kafka is invalid.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -54,10 +55,10 @@ class LeaseTopic:
         self._consumer: Any = None
 
     def ensure(self) -> None:
-        """Make the topic if it is missing.
+        """Create the topic if it is missing.
 
         Raises:
-            UserError: Kafka does not answer or does not let us, or the topic has more than one partition.
+            UserError: Kafka does not answer or refuses, or the topic has more than one partition.
         """
         if self._is_there:
             return
@@ -73,7 +74,7 @@ class LeaseTopic:
         self._is_there = True
 
     def exists(self) -> bool:
-        """Whether it was ever made.
+        """Whether the topic exists.
 
         Raises:
             UserError: Kafka does not answer.
@@ -81,7 +82,7 @@ class LeaseTopic:
         return self.name in asked_topics(admin_client(self._settings), self._settings)
 
     def newest(self) -> LeaseRecord | None:
-        """The last record that was committed; None in an empty topic.
+        """The last committed record; None in an empty topic.
 
         Raises:
             UnreachableError: Kafka does not answer.
@@ -104,7 +105,7 @@ class LeaseTopic:
         return self.unreachable(reason, "Read")
 
     def unreachable(self, reason: KafkaError, operation: str) -> UnreachableError:
-        """The error for the user, who wanted this operation on the topic."""
+        """The error for the user after an operation on the topic failed; `operation` is the right that it needs."""
         login = enforcer_options(self._settings)
         advice = kafka_clients.missing_right(
             reason,
@@ -119,7 +120,7 @@ class LeaseTopic:
 
     @property
     def transactional_id(self) -> str:
-        """That of each holder: the newest one fences the others."""
+        """The transactional id that all holders use: Kafka fences all but the newest producer."""
         return f"kquota-enforcer-{self._settings.cluster_id}"
 
     def _create(self, client: Any) -> None:
@@ -147,7 +148,7 @@ class LeaseTopic:
                 "group.id": ENFORCER,  # required, but never joined
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,
-                # The end is told with the answer of a fetch: half a second later by default.
+                # A fetch reports the end only in its answer, which an empty topic delays by half a second by default.
                 "fetch.wait.max.ms": 10,
                 "isolation.level": "read_committed",
             }
@@ -161,12 +162,12 @@ class LeaseTopic:
         try:
             return _record_at_end(consumer)
         finally:
-            # What is assigned is fetched on and on, a hundred times a second, until somebody asks again.
+            # An assigned partition is fetched 100 times per second until the next query.
             consumer.unassign()
 
 
 def _record_at_end(consumer: Any) -> LeaseRecord | None:
-    """The last record of what is assigned; None if nothing is there."""
+    """The last record of the assigned partition; None if it is empty."""
     from confluent_kafka import KafkaError, KafkaException
 
     last = None
@@ -190,5 +191,5 @@ def _record(message: Any) -> LeaseRecord:
                 return LeaseRecord(message.offset(), holder, event, at_ms, since_ms or at_ms)
     except ValueError:
         pass
-    # Not one of ours: of nobody we know of, and it gets old like any other.
+    # Not a record of ours: it counts for an unknown holder, and expires like any other.
     return LeaseRecord(message.offset(), "unknown", "alive", at_ms, at_ms)

@@ -1,6 +1,6 @@
-"""What arrives in the log topics right now: lines that can be read, heartbeats, and the clocks behind them.
+"""Checks of what arrives in the log topics right now: readable lines, heartbeats, and the clocks behind them.
 
-confluent-kafka reads them: shippers compress, and kafka-python needs a further package for each codec.
+confluent-kafka reads the topics: shippers compress, and kafka-python needs a further package for each codec.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _MOST_MESSAGES = 20_000
 _FRESH_MS = 60_000
 _CLOCK_MS = 2_000
 _ZONE_MS = 900_000
-"""Time zones differ by quarters of an hour; anything less is delay."""
+"""Least difference, ms, that is a wrong time zone: zones differ by quarters of an hour, anything less is delay."""
 Place = tuple[str, int]
-"""A topic and the number of a partition of it."""
+"""A topic and the number of one of its partitions."""
 
 
 class Consumed(NamedTuple):
@@ -39,7 +39,7 @@ class Consumed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message of a log topic; `named` is its header or key, as far as the settings ask for them."""
+    """One message of a log topic; `named` is its header or key, if the settings use that for the broker."""
 
     value: bytes
     named: bytes | None
@@ -54,14 +54,14 @@ def arrival_checks(
     brokers: Sequence[int],
     consumed: Mapping[Place, Consumed] | None,
 ) -> list[Check]:
-    """Read the last seconds of topics that exist, by a connection of librdkafka, and judge them.
+    """Read and judge the last seconds of topics that exist, through librdkafka.
 
     Args:
-        settings: formats, limits of clocks, the name of the client.
-        topics: that exist.
+        settings: message formats, settings of the brokers, the client id.
+        topics: topics that exist.
         connection: properties of librdkafka.
         brokers: ids of all brokers of the cluster.
-        consumed: what the tables hold, by topic and partition; None before the first run.
+        consumed: how far the tables hold them, by topic and partition; None before the first run.
     """
     from confluent_kafka import KafkaException
 
@@ -87,10 +87,10 @@ def arrival_checks(
 def message_checks(
     messages: Sequence[Message], reader: LogMessages, of: Broker, brokers: Sequence[int], now_ms: int
 ) -> list[Check]:
-    """Judge the newest messages of the topics (at least one).
+    """Judge the newest messages of the topics.
 
     Args:
-        messages: one at least.
+        messages: at least one.
         reader: finds line and broker in a message.
         of: settings of the brokers.
         brokers: ids of all brokers of the cluster.
@@ -101,7 +101,7 @@ def message_checks(
 
 
 def _ranges(consumer: Any, topics: Sequence[str]) -> dict[Place, range]:
-    """The offsets that partitions hold."""
+    """The offsets that each partition holds."""
     from confluent_kafka import TopicPartition
 
     places = [
@@ -131,7 +131,7 @@ def _expired(ranges: Mapping[Place, range], consumed: Mapping[Place, Consumed] |
 def _last_messages(
     consumer: Any, broker_from: Sequence[str], ranges: Mapping[Place, range], now_ms: int
 ) -> list[Message]:
-    """Messages of the last seconds; where there are none, the last one of each partition."""
+    """The messages of the last seconds; for a partition without one, its last message."""
     from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
     asked = [TopicPartition(*place, now_ms - _LOOK_BACK_MS) for place in ranges]
@@ -139,7 +139,7 @@ def _last_messages(
     for found in consumer.offsets_for_times(asked, timeout=_TIMEOUT_S):
         offsets = ranges[found.topic, found.partition]
         if offsets:
-            # A negative offset stands for the end: nothing is as young as that.
+            # A negative offset means the end: the partition has no message that new.
             offset = found.offset if found.offset >= 0 else offsets[-1]
             starts.append(TopicPartition(found.topic, found.partition, offset))
     consumer.assign(starts)
@@ -222,7 +222,7 @@ def _beats(messages: Iterable[Message], reader: LogMessages, brokers: Sequence[i
 
 
 def _named(message: Any, broker_from: Sequence[str]) -> bytes | None:
-    """The header or key that says the broker, as INGEST takes it."""
+    """The header or key that names the broker, in INGEST's order: the header first."""
     headers = [value for name, value in message.headers() or () if name == HEADER]
     given = {"header": headers[0] if headers else None, "key": message.key()}
     found = [given[source] for source in given if source in broker_from and given[source] is not None]

@@ -1,4 +1,4 @@
-"""Questions to the Kafka cluster that come before any work."""
+"""Queries to the Kafka cluster before any work starts."""
 
 from __future__ import annotations
 
@@ -19,20 +19,22 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 STAMP = "message.timestamp.type"
-"""The setting of a topic that says whose clock stamps its messages."""
+"""The setting of a topic that decides which clock stamps its messages: Kafka's or the producer's."""
 _TIMEOUT_S = 15.0
 _OFFSETS_S = 5.0
 
 
 def require_topics(settings: Settings) -> None:
-    """Check that the topics of the log and of JMX exist, and that Kafka stamps them; of a pattern, that it finds one.
+    """Check that the topics of the log and of JMX exist, and that Kafka stamps their messages.
+
+    A pattern has to match at least one topic.
 
     Raises:
         UserError: none is set, Kafka does not answer, it has no such topic, or hosts stamp its messages.
     """
     kafka = settings.kafka
     if is_for_java_only(kafka.options):
-        return  # Spark will say what is wrong
+        return  # only Spark's Java client can use these options; it reports errors itself
     client = admin_client(settings)
     existing = asked_topics(client, settings)
     missing = missing_topics(settings, existing) or missing_jmx_topic(settings, existing)
@@ -50,7 +52,7 @@ def refuse_create_time(stamps: Mapping[str, str]) -> None:
         stamps: `STAMP` by topic.
 
     Raises:
-        UserError: hosts stamp the messages of one.
+        UserError: hosts stamp the messages of a topic.
     """
     for topic in sorted(topic for topic, stamp in stamps.items() if stamp == "CreateTime"):
         raise UserError(
@@ -60,12 +62,12 @@ def refuse_create_time(stamps: Mapping[str, str]) -> None:
 
 
 def stamp_command(topic: str) -> str:
-    """What lets Kafka stamp the messages of a topic from now on."""
+    """The command after which Kafka stamps the messages of a topic."""
     return f"kafka-configs.sh --alter --topic {topic} --add-config {STAMP}=LogAppendTime"
 
 
 def _asked_stamps(client: AdminClient, topics: Iterable[str]) -> Mapping[str, str]:
-    """`STAMP` of the topics whose settings may be read; a warning for the others."""
+    """`STAMP` by topic, for topics with readable settings; logs a warning for each other topic."""
     from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]
 
     found: dict[str, str] = {}
@@ -85,9 +87,9 @@ def _asked_stamps(client: AdminClient, topics: Iterable[str]) -> Mapping[str, st
 
 
 def missing_topics(settings: Settings, existing: Collection[str]) -> tuple[str, str] | None:
-    """What is not there of the log topics, and what to do about it; None if all are there.
+    """Which log topics are missing, and what to do about it; None if all exist.
 
-    A topic that may not be described is not there either: Kafka does not tell the two apart.
+    A topic that may not be described counts as missing: Kafka does not distinguish the two.
     """
     kafka = settings.kafka
     if kafka.topic_pattern:
@@ -132,10 +134,10 @@ def message_format(settings: Settings) -> MessageFormat:
 
 
 def admin_client(settings: Settings) -> AdminClient:
-    """A client for questions; connects when asked.
+    """An admin client, which connects at its first query.
 
     Raises:
-        UserError: the options are none, e.g. a file of certificates is missing.
+        UserError: an option is invalid, e.g. a file of certificates is missing.
     """
     kafka = settings.kafka
     with kafka_clients.bad_options():
@@ -160,10 +162,10 @@ def asked_topics(client: AdminClient, settings: Settings) -> Mapping[str, Any]:
 
 
 def first_offsets(settings: Settings, places: Iterable[tuple[str, int]]) -> Mapping[tuple[str, int], int]:
-    """The first offset that Kafka still has of partitions, by topic and partition; it may not answer for all.
+    """The first offset that Kafka still holds, by topic and partition; partitions without an answer are left out.
 
     Raises:
-        UserError: the options are none.
+        UserError: an option is invalid.
     """
     kafka = settings.kafka
     if is_for_java_only(kafka.options):
@@ -176,7 +178,7 @@ def first_offsets(settings: Settings, places: Iterable[tuple[str, int]]) -> Mapp
     with kafka_clients.bad_options():
         connection = kafka_clients.connection(kafka.bootstrap_servers, kafka.options)
         consumer = kafka_clients.consumer({**connection, **own})
-    # One that does not answer for a partition would not for the next.
+    # A cluster that does not answer for one partition would not answer for the next.
     with closing(consumer), suppress(KafkaException):
         for topic, partition in sorted(places):
             low, _ = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=_OFFSETS_S)

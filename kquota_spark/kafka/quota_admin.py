@@ -1,4 +1,4 @@
-"""Describe- and AlterClientQuotas (KIP-546) by kafka-python's wire messages, for which it has no public call."""
+"""DescribeClientQuotas and AlterClientQuotas (KIP-546) by kafka-python's wire messages: it has no public call."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _KEYS: Mapping[str, AnyKey] = {key.value: key for key in (*QuotaKey, *IpQuotaKey
 
 
 class Named(NamedTuple):
-    """What errors call the address and the login by, and what to use where the cluster is of the other kind."""
+    """Names of the address and the login in errors, and the alternative for a cluster older than 2.6."""
 
     servers: str = "kafka.bootstrap_servers"
     login: str = "kafka.options"
@@ -39,20 +39,20 @@ class Refusal(NamedTuple):
 
     words: str
     is_unsure: bool
-    """The controller may have done it nevertheless."""
+    """The controller may have made the change nevertheless."""
 
 
 class QuotaAdmin:
-    """Asks one cluster for its quotas, and alters them, over a connection that is made at the first question and kept.
+    """Reads and alters the quotas of one cluster, over a connection that is opened at the first query and kept.
 
     Args:
         bootstrap_servers: one or more brokers, `host:port,host:port`.
         properties: client properties for the login, see `client_properties`.
-        timeout_ms: limit of connecting, and again of each request.
-        named: for errors.
+        timeout_ms: time limit for connecting, and again for each request.
+        named: names for errors.
 
     Raises:
-        UserError: the address or the properties are none.
+        UserError: the address or a property is invalid.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class QuotaAdmin:
         """Whether the quotas are in ZooKeeper; known from the first answer on."""
 
     def close(self) -> None:
-        """End the connection; the next question makes another one."""
+        """Close the connection; the next query opens another one."""
         client, self._client = self._client, None
         if client is not None:
             client.close()
@@ -89,11 +89,11 @@ class QuotaAdmin:
         """The quotas in force now.
 
         Args:
-            entities: only theirs; None for all, those of ips too.
+            entities: only the quotas of these; None for all, with those of ips.
 
         Raises:
-            UnreachableError: no broker answers in time, or its answer is not a whole one.
-            UserError: it refuses us.
+            UnreachableError: no broker answers in time, its answer is incomplete, or the right to read is missing.
+            UserError: the brokers refuse the login, or are older than 2.6.
         """
         asked = [None] if entities is None else entities
         try:
@@ -113,7 +113,7 @@ class QuotaAdmin:
         ]
 
     def quota_set(self) -> dict[AnyEntity, dict[AnyKey, float]]:
-        """All of them by entity; see `describe`."""
+        """All quotas by entity; see `describe`."""
         found: dict[AnyEntity, dict[AnyKey, float]] = {}
         for entity, key, value in self.describe():
             found.setdefault(entity, {})[key] = value
@@ -122,18 +122,18 @@ class QuotaAdmin:
     def alter(
         self, entity: AnyEntity, values: Mapping[str, float | None], *, validate_only: bool = False
     ) -> Refusal | None:
-        """Set some quotas of one entity, or remove those with None; its others stay.
+        """Set some quotas of one entity, and remove those with the value None; its other quotas stay.
 
         Args:
-            entity: whose.
-            values: by Kafka's own keys.
-            validate_only: only ask whether the cluster would take them.
+            entity: the entity to change.
+            values: new values by Kafka's own keys.
+            validate_only: only check that the cluster would accept the change.
 
         Returns:
-            Why it did not; None if it did.
+            Why the broker refused; None if it made the change.
 
         Raises:
-            UnreachableError: no answer: it may have been done.
+            UnreachableError: no answer; the change may have been made.
             UserError: the login is refused.
         """
         from kafka.errors import for_code
@@ -160,36 +160,36 @@ class QuotaAdmin:
         return Refusal(words, entry.error_code in _UNSURE)
 
     def wait_for(self, entity: AnyEntity, values: Mapping[AnyKey, float | None]) -> None:
-        """Wait up to ten seconds until a broker tells what was altered, so that who asks next sees it.
+        """Wait up to ten seconds until a broker reports the altered quotas, so that the next query sees them.
 
-        A KRaft broker follows its controller some milliseconds behind, on a machine that is busy some seconds.
+        A KRaft broker is some milliseconds behind its controller, on a busy machine some seconds.
         """
         until_s = time.monotonic() + _FOLLOWED_WITHIN_S
         while time.monotonic() < until_s:
             try:
                 found = {key: value for _, key, value in self.describe([entity])}
             except UserError:
-                return  # it was done, and who asks next will hear of this
+                return  # the change was made, and the next query will raise this error
             if all(found.get(key) == value for key, value in values.items()):
                 return
             time.sleep(_PAUSE_S)
 
     def _check(self, answer: Any) -> None:
         if answer.error_code == _CLUSTER_AUTHORIZATION_FAILED:
-            # Rights come and go, as brokers do: who has quotas from before goes on with them.
+            # Unreachable, as for brokers: a missing right may come back, and callers continue with earlier quotas.
             raise UnreachableError(
                 f"{self._where} does not let us see the quotas: grant DescribeConfigs on the cluster "
                 f"to the user of {self._named.login}"
             )
         if answer.error_code or answer.entries is None:
-            # Null entries come with errors only. Without one they must not pass for "no quotas" either.
+            # Null entries come only with an error. Without one they must not count as "no quotas" either.
             raise UnreachableError(
                 f"{self._where} did not describe the quotas: error {answer.error_code} "
                 f"({answer.error_message}), see the broker's log"
             )
 
     def _ask(self, requests: Sequence[Any]) -> list[Any]:
-        """The answers to requests."""
+        """The answers to requests, in their order."""
         from kafka.errors import SaslAuthenticationFailedError
 
         with (
@@ -222,13 +222,13 @@ class QuotaAdmin:
         if self._client is None:
             self._client = python_admin(self._servers, self._login, **self._options)
             versions = self._client._manager.broker_version_data
-            # A message between brokers that only those with ZooKeeper offer.
+            # Only brokers with ZooKeeper offer this request between brokers.
             self.has_zookeeper = _UPDATE_METADATA in (versions.api_versions or {})
         return self._client
 
 
 def _description_of(entity: AnyEntity | None) -> Any:
-    """A request for the quotas of one entity; None for all."""
+    """A request for the quotas of one entity, or of all for None."""
     from kafka.protocol.admin.client_quotas import DescribeClientQuotasRequest
 
     component = DescribeClientQuotasRequest.ComponentData

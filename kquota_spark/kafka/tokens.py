@@ -1,7 +1,7 @@
 """Tokens for logins: by OAuth's grant of client credentials from a token endpoint, or signed for AWS MSK.
 
-One source serves librdkafka and kafka-python, so that both say the same when there is none. Java's client, inside
-Spark, asks by itself. A token never stands in a message; what it claims does, because brokers do not say what they
+One source serves librdkafka and kafka-python, so that both report a missing token alike. Java's client, inside Spark,
+requests its own. No message contains a token. Messages show its claims, because brokers do not report what they
 refused.
 """
 
@@ -36,14 +36,14 @@ _CLAIMS = {"aud": "audience", "iss": "issuer", "scope": "scope", "sub": "subject
 
 
 class Token(NamedTuple):
-    """A token, and until when it is taken."""
+    """A token and its expiry, epoch ms."""
 
     text: str
     expires_at_ms: int
 
 
 class TokenSource:
-    """Gives a token that has not expired; kafka-python calls `token` and `extensions`, librdkafka the object."""
+    """Provides a token that has not expired; kafka-python calls `token` and `extensions`, librdkafka the object."""
 
     def __init__(self, fetch: Callable[[], Token], extensions: Mapping[str, str]) -> None:
         self._fetch, self._extensions = fetch, dict(extensions)
@@ -52,7 +52,7 @@ class TokenSource:
         self._renew_at_ms = 0
 
     def __call__(self, _: str) -> tuple[str, float, str, dict[str, str]]:
-        """The token, its end in seconds, no name for the principal, and the extensions."""
+        """The token, its expiry in epoch seconds, an empty name of the principal, and the extensions."""
         held = self._current()
         return held.text, held.expires_at_ms / 1_000, "", self._extensions
 
@@ -60,17 +60,17 @@ class TokenSource:
         """The text of the token.
 
         Raises:
-            UserError: there is none.
+            UserError: no token can be fetched.
         """
         return self._current().text
 
     def extensions(self) -> dict[str, str]:
-        """What is told to the broker beside the token."""
+        """SASL extensions, sent to the broker with the token."""
         return self._extensions
 
     @property
     def claims(self) -> str:
-        """What the token says, for the message that a broker refused it."""
+        """The claims of the token, for the message that a broker refused it."""
         found = _payload(self.token())
         named = [
             f"{name} {found[claim]!r}"[:_MOST_SHOWN] for claim, name in _CLAIMS.items() if claim in found
@@ -87,10 +87,10 @@ class TokenSource:
 
 
 def token_source(bootstrap_servers: str, options: Mapping[str, str]) -> TokenSource | None:
-    """Where the tokens of a login come from; None where it needs none.
+    """The source of tokens for a login; None if it needs none.
 
     Args:
-        bootstrap_servers: of AWS MSK they name the region.
+        bootstrap_servers: `host:port,host:port`; those of AWS MSK contain the region.
         options: client properties in Java's or librdkafka's spelling.
 
     Raises:
@@ -107,11 +107,11 @@ def token_source(bootstrap_servers: str, options: Mapping[str, str]) -> TokenSou
 
 
 def _granted(login: TokenLogin) -> Token:
-    """Ask the endpoint for a token.
+    """Request a token from the endpoint.
 
     Raises:
-        UnreachableError: it does not answer.
-        UserError: it gives none.
+        UnreachableError: the endpoint does not answer.
+        UserError: it refuses the client, or its answer holds no valid token.
     """
     where = f"token endpoint {login.url}"
     answer, now = _answer(login, where), now_ms()
@@ -168,7 +168,7 @@ def _oauth_error(error: HTTPError) -> str:
 
 
 def _payload(token: str) -> dict[str, Any]:
-    """The claims of a JWT, unchecked: that is the brokers' part; empty for a token of another kind."""
+    """The claims of a JWT, which only the brokers verify; empty for a token of another kind."""
     try:
         part = token.split(".")[1]
         found = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))

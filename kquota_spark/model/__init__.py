@@ -1,9 +1,9 @@
 """The law: Kafka's client-quota arithmetic. Standard library only; no clock, no I/O, time is an argument in ms.
 
-The same code runs on Spark's workers, in the offline commands and as the oracle of the tests. `docs/model.md` says what
-each public name is for; they are found here too, and each module is loaded when a name of it is used.
+The same code runs on Spark's workers, in the offline commands and as the oracle of the tests. `docs/model.md` lists
+what each public name is for. Every public name can be imported from here, and its module is loaded on first use.
 
-Rooms, in reading order: quotas, compare, measure, replay, govern, simulation.
+Folders, in reading order: quotas, compare, measure, replay, govern, simulation.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ __all__ = sorted(_MODULES)  # noqa: PLE0605 - of the table above
 
 
 def __getattr__(name: str) -> Any:
-    """A public name, from its module."""
+    """Load a public name from its module."""
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

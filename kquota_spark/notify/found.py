@@ -1,4 +1,4 @@
-"""Reads from the tables what may be news. A table that did not change since the last read is not read again."""
+"""Read possible news from the tables. A table that did not change since the last read is not read again."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from kquota_spark.store.reading import Tables
 
 _HOUR_MS = 3_600_000
 _AGREEMENT_EVERY_MS = 60_000
-"""An hour of decisions is many files."""
+"""Minimum time between two checks of the agreement, ms: an hour of decisions has many files."""
 _LEAST_VERDICTS = 100
-"""Of fewer verdicts the share that agrees says nothing."""
+"""Minimum number of verdicts: the agreeing share of fewer has no meaning."""
 _EPISODES = f"""
 select episode_id, broker_id, quota_type, bucket_user as "user", bucket_client_id as client_id, bucket_tags as tags,
   epoch_ms(start_time) as start_ms, epoch_ms(end_time) as end_ms, rule, limit_per_s, peak_rate_per_s,
@@ -61,14 +61,14 @@ _ONCE = {LogEvent.APPLIED: "applied", LogEvent.RESTORED: "rolled_back", LogEvent
 
 
 class _Log(NamedTuple):
-    """The enforcement log as it was read last."""
+    """The enforcement log, as of the last read."""
 
     entries: list[tuple[int, LogEntry]]
     state: LogState
 
 
 class NewsTables:
-    """The tables of one cluster, read again and again."""
+    """The tables of one cluster, for repeated reads."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings, self._cluster_id = settings, settings.cluster_id
@@ -78,16 +78,16 @@ class NewsTables:
         self._agreed_ms: int | None = None
 
     def close(self) -> None:
-        """Free what reading needs; the next read opens the tables anew."""
+        """Free the resources for reading; the next read opens the tables again."""
         if self._tables is not None:
             self._tables.close()
         self._tables = None
 
     def read(self, known: Known, now_ms: int) -> Found:
-        """What holds, what ended and what happened.
+        """The conditions that hold or have ended, and the events that happened once.
 
         Raises:
-            UserError: a table cannot be read; what is new since is found by the next read.
+            UserError: a table cannot be read; the next read finds the news since the last one.
         """
         found = Found(ended_from_ms=known.ended_from_ms, log_sequence=known.log_sequence)
         try:
@@ -118,13 +118,13 @@ class NewsTables:
 
     def _episode(self, row: dict[str, Any]) -> Seen:
         episode_id, start_ms, end_ms = (row.pop(name) for name in ("episode_id", "start_ms", "end_ms"))
-        # An empty tag is no tag.
+        # An empty tag is not a tag.
         users, client_ids = (
             [*(row.pop(inside) or ()), *([row[tag]] if row[tag] else [])]
             for inside, tag in (("users", "user"), ("client_ids", "client_id"))
         )
         facts = {name: fact(value) for name, value in row.items()}
-        if facts["tags"] != row["tags"]:  # JSON that was cut is none any more
+        if facts["tags"] != row["tags"]:  # JSON that was cut is not valid any more
             facts["tags"] = json.dumps({"tags": facts["tags"]})
         begun = self._event("violation", episode_id, start_ms, facts)
         event = begun if end_ms is None else over(begun, end_ms)
@@ -149,14 +149,14 @@ class NewsTables:
     def _read_log(self, tables: Tables) -> None:
         sequences = [sequence for (sequence,) in tables.query(_SEQUENCES, [self._cluster_id]).rows]
         entries = EnforcementLog(self._settings).entries()
-        # Rows that came after the numbers were read wait for the next read.
+        # Rows that were written after the numbers were read wait for the next read.
         numbered = list(zip(sequences, entries, strict=False))
         self._log = _Log(numbered, LogState.of(entry for _, entry in numbered))
 
     def _approve_within_ms(self) -> int:
         try:
             return load_policies(Path(self._settings.enforcement.policy_file)).guards.approve_within
-        except UserError:  # the notifier may run where the policy file is not
+        except UserError:  # the notifier may run on a machine without the policy file
             return GuardSettings().approve_within
 
     def _step(self, kind: str, entry: LogEntry, at_ms: int, number: str = "") -> Seen:
@@ -182,7 +182,7 @@ class NewsTables:
     def _frozen(self, found: Found) -> None:
         frozen = self._switch.frozen()
         if frozen is not None and not frozen.since_ms:
-            return  # the switch cannot be read: what was known of it stays
+            return  # the switch cannot be read: its last known state stays
         found.kinds.add("frozen")
         if frozen is not None:
             facts: dict[str, Fact] = {"actor": fact(frozen.actor), "reason": fact(frozen.reason)}
@@ -194,30 +194,30 @@ class NewsTables:
         for part, newest_ms, should_be_ms in self._parts(tables, now_ms):
             if should_be_ms - newest_ms > self._settings.notifications.behind_after:
                 facts: dict[str, Fact] = {"part": part, "newest_ms": newest_ms}
-                # With a time, for it may come again.
+                # The id has a time, because the condition may begin again.
                 event = self._event("audit_behind", f"{part}/{now_ms}", now_ms, facts)
                 found.holding.append(Seen(f"audit_behind/{part}", event))
 
     def _parts(self, tables: Tables, now_ms: int) -> Iterator[tuple[str, int, int]]:
-        """Parts of the audit, how far each is, and how far it should be, epoch ms."""
+        """Parts of the audit, each with its newest time and the time that it should have reached, epoch ms."""
         lines = ("log", "requests") if self._settings.kafka.has_log else ("jmx", "jmx_samples")
         newest = {name: self._newest(tables, name) for name in (lines[1], "usage", "decisions")}
         if (lines_ms := newest[lines[1]]) is not None:
             yield lines[0], lines_ms, now_ms
         if newest["usage"] is not None and newest["decisions"] is not None:
             yield "verdicts", newest["decisions"], newest["usage"]
-        # A file of quotas is known for ever.
+        # All edits of a quota file are always known.
         if self._settings.quotas.source != "file" and self._follow(tables, "quota_rules"):
             through_ms = tables.query(_KNOWN_THROUGH, [self._cluster_id]).rows[0][0]
             if through_ms is not None:
                 yield "quotas", through_ms, now_ms
 
     def _newest(self, tables: Tables, name: str) -> int | None:
-        """The newest time of this cluster, or an hour before that of all clusters where its own is older."""
+        """The newest time of this cluster (epoch ms), at least an hour before that of all clusters; None if unknown."""
         of_all_ms = tables.newest_ms(name) if self._follow(tables, name) else None
         if of_all_ms is None:
             return None
-        # Of a cluster that is not behind, the last minutes tell; an hour may be millions of rows.
+        # If the cluster is not behind, the last minutes are enough; an hour may be millions of rows.
         for last_ms in (self._settings.notifications.behind_after, _HOUR_MS):
             own_ms = tables.query(_NEWEST[name], [self._cluster_id, of_all_ms - last_ms]).rows[0][0]
             if own_ms is not None:
@@ -239,7 +239,7 @@ class NewsTables:
             found.holding.append(Seen("audit_disagreeing", event))
 
     def _follow(self, tables: Tables, name: str, changed: Callable[[Tables], None] | None = None) -> bool:
-        """Whether a table is there; calls `changed` if it is another one than at the last read."""
+        """Whether a table exists; calls `changed` if it has changed since the last read."""
         if tables.location(name) is None:
             return False
         if tables.follow(name, _HOUR_MS) and changed is not None:

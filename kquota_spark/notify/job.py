@@ -1,4 +1,4 @@
-"""`kquota notify`: read, write the outbox, send, write the outbox; a crash in between sends the same message again."""
+"""`kquota notify`: read, write the outbox, send, write the outbox. After a crash, the same message is sent again."""
 
 from __future__ import annotations
 
@@ -23,11 +23,14 @@ from kquota_spark.notify.sending import AnyRoute, NotDeliveredError, deliver, re
 _AT_ONCE = 16
 """Maximum number of messages on the network at a time."""
 _REPEAT_MS = 60_000
-"""An Alertmanager takes an alert for over when it was not repeated for its `resolve_timeout`, 5 min by default."""
+"""Time between two repeats of an alert, ms.
+
+An Alertmanager resolves an alert that is not repeated within its `resolve_timeout`, 5 min by default.
+"""
 
 
 class Notifier:
-    """Finds news of one cluster and sends them; `say` takes a line for the operator."""
+    """Finds the news of one cluster and sends it; the second argument prints a line for the operator."""
 
     def __init__(self, settings: Settings, say: Callable[[str], None]) -> None:
         self._settings, self._say = settings, say
@@ -39,7 +42,7 @@ class Notifier:
         self.state = State()
 
     def begin(self) -> None:
-        """Take over where the last notifier ended.
+        """Continue from the outbox of the last notifier.
 
         Raises:
             UserError: the outbox cannot be read.
@@ -49,7 +52,7 @@ class Notifier:
             self._say(f"route {name} is not in the settings any more: its events are dropped")
 
     def find(self, now_ms: int) -> None:
-        """Let new events wait for their routes.
+        """Read new events from the tables and put them into the lanes of their routes.
 
         Raises:
             UserError: a table cannot be read.
@@ -58,14 +61,14 @@ class Notifier:
         self.state.add(fold(self.state.known, found, self._routes, now_ms), now_ms)
 
     def seal(self, now_ms: int, *, is_waiting: bool = True) -> Iterator[tuple[str, AnyRoute, Message]]:
-        """Make messages of what has waited long enough; all that are on their way."""
+        """Make messages from the events that have waited long enough; all messages that are not delivered yet."""
         seal_due(self.state.lanes, self._settings.notifications, now_ms, is_waiting=is_waiting)
         for name, lane in self.state.lanes.items():
             if lane.message is not None:
                 yield name, self._routes[name], lane.message
 
     def turn(self, now_ms: int, *, is_waiting: bool = True) -> bool:
-        """Find, then send what is due; whether everything that was due has arrived.
+        """Find news, then send the messages that are due; whether the tables were read and all due messages arrived.
 
         Raises:
             UserError: the outbox cannot be written.
@@ -74,13 +77,13 @@ class Notifier:
         try:
             self.find(now_ms)
         except UserError as error:
-            # What waits is sent without it.
+            # Waiting events are sent nevertheless.
             self._say(str(error))
             is_well = False
         sealed = list(self.seal(now_ms, is_waiting=is_waiting))
         self._outbox.write(self.state)
         due = [each for each in sealed if self.state.lanes[each[0]].is_due(now_ms)]
-        with ThreadPoolExecutor(_AT_ONCE) as pool:  # a receiver that does not answer holds nobody up
+        with ThreadPoolExecutor(_AT_ONCE) as pool:  # a receiver that does not answer delays no other
             failures = list(pool.map(lambda each: self._failure(each[1], each[2], now_ms), due))
         for (name, _, message), failure in zip(due, failures, strict=True):
             self._note(name, message, failure, now_ms)
@@ -89,7 +92,7 @@ class Notifier:
         return is_well and failures == [None] * len(due)
 
     def close(self) -> None:
-        """Free what reading needs."""
+        """Free the resources for reading."""
         self._tables.close()
 
     def _failure(self, route: AnyRoute, message: Message, now_ms: int) -> NotDeliveredError | None:
@@ -127,10 +130,10 @@ class Notifier:
 
 
 def send_trial(settings: Settings, name: str, now_ms: int) -> str:
-    """Send a test message to one route; its id.
+    """Send a test message to one route and return its id.
 
     Raises:
-        UserError: there is no such route, or it does not take the message.
+        UserError: there is no such route, or it does not accept the message.
     """
     routes = settings.notifications.routes
     if name not in routes:
@@ -147,10 +150,10 @@ def send_trial(settings: Settings, name: str, now_ms: int) -> str:
 
 
 def checked_routes(routes: Mapping[str, AnyRoute]) -> Mapping[str, AnyRoute]:
-    """The same routes.
+    """The same routes, if they are valid.
 
     Raises:
-        UserError: there is none, or one line for each problem in them.
+        UserError: there is no route, or a route has problems; one line per problem.
     """
     if not routes:
         raise UserError(
@@ -167,7 +170,7 @@ def checked_routes(routes: Mapping[str, AnyRoute]) -> Mapping[str, AnyRoute]:
 
 
 def route_problems(route: AnyRoute) -> Iterator[str]:
-    """What is wrong with a route; each begins with the key."""
+    """The problems of a route; each begins with the key."""
     for key, patterns in (("users", route.users), ("client_ids", route.client_ids)):
         for number, pattern in enumerate(patterns):
             if problem := pattern_problem(pattern):

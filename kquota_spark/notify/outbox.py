@@ -1,4 +1,4 @@
-"""The outbox: one small file beside the tables, always whole, that is written before anything is sent."""
+"""The outbox: one small file beside the tables, always complete, which is written before anything is sent."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class Outbox:
         self._settings = settings
         self._name = f"_kquota/notify-{sanitise(settings.cluster_id)}"
         self.where = place_of(settings.tables, f"{self._name}.json")
-        """Path or URI, for messages."""
+        """Path or URI of the file, for messages."""
         self._written = b""
 
     def read(self) -> State:
-        """What was written last; the state of a first start where there is no file.
+        """The state that was written last; the state of a first start if there is no file.
 
         Raises:
-            UserError: the file cannot be read, or is of another release.
+            UserError: the file cannot be read, or is from another release.
         """
         data = read_note(self._settings, self.where)
         if data is None:
@@ -45,7 +45,7 @@ class Outbox:
         return state
 
     def write(self, state: State) -> None:
-        """Replace it, if anything changed; it is on the disk when this returns.
+        """Replace the file if the state has changed; it is durable when this returns.
 
         Raises:
             UserError: it cannot be written.
@@ -57,10 +57,10 @@ class Outbox:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Keep other notifiers of the cluster away; on an object store this is left to whoever starts them.
+        """Lock out other notifiers of the cluster; on an object store there is no lock, so start only one.
 
         Raises:
-            UserError: another notifier is at work, or the folder cannot be written.
+            UserError: another notifier is running, or the folder cannot be written.
         """
         local = local_place_of(self._settings.tables, f"{self._name}.lock")
         if local is None:

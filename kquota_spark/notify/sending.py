@@ -1,4 +1,4 @@
-"""Sends one message to one receiver, in bounded time. A redirect is an error: it would take the login elsewhere."""
+"""Send one message to one receiver, in limited time. A redirect is an error: it would send the login elsewhere."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from kquota_spark.notify.news.lanes import Message
 from kquota_spark.process.no_redirects import OPENER, basic_login
 
 _STEP_S = 10.0
-"""Each answer of the receiver comes within this time."""
+"""Maximum time for each answer of the receiver, seconds."""
 _MOST_S = 30.0
-"""All of them do."""
+"""Maximum time for a whole message, seconds."""
 _FINAL = frozenset({400, 413, 414, 415, 422})
-"""HTTP status codes that the same message would get again."""
+"""HTTP status codes after which the same message is not sent again, because it would get them again."""
 AnyRoute = Webhook | Slack | Alertmanager | Mail
 
 
 class NotDeliveredError(Exception):
-    """The receiver did not take a message; no address and no secret is in the text."""
+    """The receiver did not accept a message; the text has no address and no secret."""
 
     def __init__(self, reason: str, *, is_final: bool = False) -> None:
         super().__init__(reason)
@@ -36,16 +36,16 @@ class NotDeliveredError(Exception):
 
 
 def deliver(route: AnyRoute, cluster_id: str, message: Message, now_ms: int) -> None:
-    """Send a message; it is with the receiver when this returns.
+    """Send a message; the receiver has it when this returns.
 
     Args:
-        route: where to.
-        cluster_id: whose events they are.
-        message: sealed; the same at each attempt.
-        now_ms: of the attempt, epoch ms.
+        route: the receiver.
+        cluster_id: the cluster of the events.
+        message: a sealed message, the same at each attempt.
+        now_ms: time of the attempt, epoch ms.
 
     Raises:
-        NotDeliveredError: it may be there or not.
+        NotDeliveredError: the message may have arrived or not.
     """
     if isinstance(route, Mail):
         made = mail.mail(cluster_id, message, route)
@@ -58,13 +58,13 @@ def deliver(route: AnyRoute, cluster_id: str, message: Message, now_ms: int) -> 
 
 
 def repeat(route: Alertmanager, cluster_id: str, events: Sequence[Event], now_ms: int) -> None:
-    """Send what holds again, or the Alertmanager takes it for over.
+    """Send the conditions that still hold again, because otherwise the Alertmanager resolves them.
 
     Args:
         route: an Alertmanager.
-        cluster_id: whose events they are.
+        cluster_id: the cluster of the events.
         events: conditions that still hold.
-        now_ms: of the attempt, epoch ms.
+        now_ms: time of the attempt, epoch ms.
 
     Raises:
         NotDeliveredError: see `deliver`.
@@ -75,7 +75,7 @@ def repeat(route: Alertmanager, cluster_id: str, events: Sequence[Event], now_ms
 
 
 def payload(route: AnyRoute, cluster_id: str, message: Message) -> bytes:
-    """What a receiver gets, without the headers of HTTP."""
+    """The bytes that a receiver gets, without the HTTP headers."""
     if isinstance(route, Mail):
         return mail.mail(cluster_id, message, route).as_bytes()
     if isinstance(route, Alertmanager):
@@ -86,7 +86,7 @@ def payload(route: AnyRoute, cluster_id: str, message: Message) -> bytes:
 
 
 def address(route: Webhook | Slack | Alertmanager) -> str:
-    """Where a message is posted."""
+    """The URL to which a message is posted."""
     return route.url.rstrip("/") + alertmanager.PATH if isinstance(route, Alertmanager) else route.url
 
 
@@ -137,7 +137,7 @@ def _connected(route: Mail) -> smtplib.SMTP:
 
 
 def _reason(error: object) -> str:
-    """What an error of the network says; others may quote the address, which may be a secret."""
+    """The text of a network error; for others only its type, because they may quote the address, maybe a secret."""
     if isinstance(error, smtplib.SMTPNotSupportedError):
         return "the server offers no STARTTLS, or no login"
     if isinstance(error, smtplib.SMTPResponseException):
@@ -148,13 +148,13 @@ def _reason(error: object) -> str:
 
 
 def _in_time(send: Callable[[], None]) -> None:
-    """Run it in a thread that is left to itself after `_MOST_S`: a receiver may answer byte by byte."""
+    """Call `send` in a thread and stop waiting for it after `_MOST_S`: a receiver may answer byte by byte."""
     failure: list[BaseException] = []
 
     def run() -> None:
         try:
             send()
-        except BaseException as error:  # raised below, in the thread that asked
+        except BaseException as error:  # raised below, in the calling thread
             failure.append(error)
 
     thread = threading.Thread(target=run, name="send", daemon=True)

@@ -33,13 +33,13 @@ _encoded, _decoded = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder()
 
 
 class Configs(NamedTuple):
-    """Windows of the brokers' quotas: of the sampled rates where a row does not name its own, and of mutations."""
+    """Windows of the brokers' quotas: of the sampled rates, for rows that name no others, and of mutations."""
 
     sampled: RateConfig
     mutations: RateConfig
 
     def of(self, quota_type: QuotaType, rate_config: str | None) -> RateConfig:
-        """Those of a row."""
+        """The windows of a row."""
         if quota_type is QuotaType.CONTROLLER_MUTATION:
             return self.mutations
         return self.sampled if rate_config is None else _named_config(rate_config)
@@ -58,7 +58,7 @@ class Judged(NamedTuple):
 
 
 class BucketJudge:
-    """Judges the rows of one bucket, with the settings that its broker has at the time; goes on from a `state`."""
+    """Judges the rows of one bucket, with the settings that its broker has at the time; continues from a `state`."""
 
     __slots__ = ("_configs", "_quota_type", "_replay", "config")
 
@@ -69,7 +69,7 @@ class BucketJudge:
         state: bytes | None = None,
         rate_config: str | None = None,
     ) -> None:
-        """A new one begins with the windows of this name."""
+        """Without a state, the judge begins with the windows of this name."""
         self._quota_type, self._configs = quota_type, configs
         if state is None:
             self.config, replay = configs.of(quota_type, rate_config), None
@@ -79,7 +79,7 @@ class BucketJudge:
         self._replay: Replay = replay_of(quota_type, self.config, replay)
 
     def judge(self, rows: Iterable[Sent]) -> list[Judged]:
-        """Judge whole seconds; a second that has been judged comes out as late."""
+        """Judge whole seconds; a second that was judged before is returned as late."""
         judged: list[Judged] = []
         ordered = sorted(rows, key=attrgetter("second_ms"))
         for name, group in groupby(ordered, key=attrgetter("rate_config")):
@@ -87,7 +87,7 @@ class BucketJudge:
         return judged
 
     def judge_stretches(self, rate_config: str | None, stretches: Sequence[Stretch]) -> list[Judged]:
-        """The same of seconds with the same windows, in order."""
+        """Judge whole seconds that have the same windows, in order."""
         config = self._configs.of(self._quota_type, rate_config)
         if self.config is not config:
             self._take(config, stretches[-1].second_ms)
@@ -95,7 +95,7 @@ class BucketJudge:
         return [_pair(Judged, (second, variant)) for second in judge_seconds(self._replay, stretches)]
 
     def _take(self, config: RateConfig, second_ms: int) -> None:
-        """A broker takes other settings only at its start, with empty rings; rows that are late change nothing."""
+        """Change the windows: a broker does so only at its start, with empty rings. Late rows change nothing."""
         folded_through_ms = self._replay.folded_through_ms
         if self.config != config and second_ms >= folded_through_ms:
             self.config, self._replay = config, replay_of(self._quota_type, config)
@@ -103,17 +103,17 @@ class BucketJudge:
 
     @property
     def folded_through_ms(self) -> int:
-        """Everything before this time is judged."""
+        """Time before which everything is judged, epoch ms."""
         return self._replay.folded_through_ms
 
     @property
     def forget_at_ms(self) -> int:
-        """From when on, without another request, a new judge gives the same verdicts."""
+        """Time (epoch ms) from which a new judge gives the same verdicts, if no request comes before."""
         return self._replay.forget_at_ms
 
     @property
     def memory(self) -> object:
-        """All that is known of the past, in a form that can be compared."""
+        """Everything that is known of the past, in a form that can be compared."""
         return self.config, self._replay.memory
 
     @property
@@ -123,7 +123,7 @@ class BucketJudge:
 
 
 class JudgedBucket(NamedTuple):
-    """Seconds of one bucket, and the time up to which the rules were known that judged them."""
+    """Judged seconds of one bucket, and the time (epoch ms) up to which their rules were known."""
 
     manager: Manager
     bucket: BucketTags
@@ -132,11 +132,11 @@ class JudgedBucket(NamedTuple):
 
 
 _Row = tuple[Stretch, str | None, int | None]
-"""Points of one client in one second under one rule, the name of the windows, and through when rules were known."""
+"""Points of one client in one second under one rule, the name of the windows, and until when the rules are known."""
 
 
 class _Kept(NamedTuple):
-    """A bucket between two micro-batches; what is not used is not looked into."""
+    """A bucket between two micro-batches; its state is decoded only when the bucket is used."""
 
     forget_at_ms: int
     state: bytes
@@ -147,14 +147,13 @@ _Buckets = dict[BucketTags, _Kept]
 
 
 class ShardJudge:
-    """Judges the rows of all buckets of one shard, of so many `shards`; goes on from a `state`.
+    """Judges the rows of all buckets of one shard, out of `shards`; continues from a `state`.
 
-    A bucket hangs on no other one, of its broker neither: what brokers have in common (their windows, restarts, gaps of
-    their logs) comes with the rows.
+    A bucket depends on no other one, not even on those of its broker. What the buckets of a broker share (its windows,
+    restarts, gaps of its log) comes with the rows.
 
     Raises:
-        ValueError: the state was written by another release in a form that this one does not know, or with another
-            number of shards.
+        ValueError: another release wrote the state in a form that is not known here, or with another number of shards.
     """
 
     def __init__(self, configs: Configs, shards: int = 1, state: bytes | None = None) -> None:
@@ -162,10 +161,10 @@ class ShardJudge:
         self._kept: dict[str, _Buckets] = {} if state is None else _restored(state, shards)
 
     def judge(self, parts: Iterable[Packed]) -> list[JudgedBucket]:
-        """Judge whole seconds; no later call comes with older ones.
+        """Judge whole seconds; no later call has older ones.
 
-        Buckets are forgotten that are as good as new when nothing before these seconds can come any more: those of a
-        broker that is gone as well, because the seconds of all brokers close at the same time.
+        A bucket is forgotten if a new one gives the same verdicts from these seconds on. This includes the buckets of a
+        broker that is gone, because the seconds of all brokers close at the same time.
         """
         by_manager: dict[Manager, dict[BucketTags, list[_Row]]] = {}
         oldest_ms = None
@@ -217,7 +216,7 @@ class ShardJudge:
 
     @property
     def buckets(self) -> list[tuple[Manager, BucketTags]]:
-        """Those that are remembered, each with its manager."""
+        """The buckets that are remembered, each with its manager."""
         return [
             (manager_of(manager), bucket) for manager, buckets in self._kept.items() for bucket in buckets
         ]
@@ -226,8 +225,8 @@ class ShardJudge:
     def state(self) -> bytes | None:
         """The state as bytes; None if nothing is remembered.
 
-        The first number is the version of this form, the second that of the shards. Columns take half of the time that
-        a map takes.
+        The first number is the version of this form, the second one the number of shards. Columns take half the time of
+        a map.
         """
         if not self._kept:
             return None
@@ -268,7 +267,7 @@ def _second_ms_of(row: _Row) -> int:
 
 
 def known_through_of(known_through_ms: Iterable[int | None]) -> int | None:
-    """Through when all rules were known of which these times are given; None if of one of them nobody said."""
+    """The time up to which all rules were known, from the times of each; None if one of these is not known."""
     known_ms = list(known_through_ms)
     return None if None in known_ms else min(time_ms for time_ms in known_ms if time_ms is not None)
 

@@ -1,10 +1,11 @@
-"""CHARGES: what requests add to the buckets of the four quota types, grouped by client and second before they travel.
+"""CHARGES: what requests add to the buckets of the four quota types, grouped by client and second.
 
-The one place that says it, column by column in Arrow: a request of a client costs no Python object here. They leave the
-worker as one row of bytes for many clients: with 100,000 client ids a row each would cost Spark more than its verdict.
+This is the only place that defines it, column by column in Arrow, so a request costs no Python object. Charges leave
+the worker as one row of bytes for many clients. With 100,000 client ids, a row for each would cost Spark more than its
+verdict.
 
-Every request of a client counts for its request quota, and few clients have one: only those that a rule could cover
-get such points (`model.govern.govern`), and where there is no rule, nobody does.
+Every request of a client counts for its request quota, but few clients have one. Only clients that a rule could cover
+get such points (`model.govern.govern`); without a rule, no client does.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ CHARGED = Table(
     ),
 )
 MOST_PERCENT = 1e8
-"""More of a thread-second than this, 11 days, is taken for this much: nothing bounds the number in the log."""
+"""Maximum thread time of a request, percent of a second (11 days); it caps the log's number, which has no bound."""
 
 _SCHEMA = CHARGED.arrow_schema()
 _HELD = [
@@ -64,15 +65,15 @@ _Columns = dict[str, Any]
 
 
 def charges_of(requests: pa.RecordBatch, coverage: RequestCoverage) -> pa.Table:
-    """Bytes, thread time, and one charge for each topic that was created, enlarged, deleted or refused.
+    """Charges for bytes, for thread time, and for each topic that was created, enlarged, deleted or refused.
 
     Args:
-        requests: rows of `requests` of any kind; those from the future are left out. Of a line that could not be read
-            the request may be known, without its size.
-        coverage: whose thread time is measured.
+        requests: rows of `requests` of any kind; those from the future are left out. The request of an unreadable line
+            may be known, without its size.
+        coverage: the clients that need a measure of thread time.
 
     Returns:
-        A row a charge: `CLIENT_KEYS`, whose broker is that of the bucket, the fields of `Point`, and `kafka_offset`.
+        One row per charge: `CLIENT_KEYS` with the broker of the bucket, the fields of `Point`, and `kafka_offset`.
     """
     rows = _in_time(requests.select(_NEEDED), "request", "unreadable")
     parts = [_charges(rows.filter(rows["quota_type"].is_valid()), {})]
@@ -116,7 +117,7 @@ def _mutations(rows: pa.RecordBatch) -> _Columns:
     mutations: Any = rows["mutations"]
     rows, mutation = rows.take(pc.list_parent_indices(mutations)), pc.list_flatten(mutations)
     kind: Any = pc.struct_field(mutation, "point_kind")
-    # The throttle in the answer is that of the topics that were refused; the others were not held back.
+    # The throttle in the answer is that of the refused topics; the others were not throttled.
     is_held = np.isin(kind, _HELD)
     return _charges(
         rows,
@@ -132,7 +133,7 @@ def _mutations(rows: pa.RecordBatch) -> _Columns:
 
 
 def _charges(rows: pa.RecordBatch, changed: _Columns) -> _Columns:
-    """A charge for each row, of its bytes as far as nothing is changed."""
+    """A charge for each row: for its bytes, except in the columns of `changed`."""
     columns: _Columns = {
         **{name: rows[name] for name in CLIENT_KEYS},
         "kafka_offset": rows["kafka_offset"],
@@ -150,7 +151,7 @@ def _charges(rows: pa.RecordBatch, changed: _Columns) -> _Columns:
 
 
 def _hashes(connections: Any) -> Any:
-    """Small numbers for connections: they order requests of one millisecond, and tell copies apart."""
+    """Small numbers for connections: they order requests of one millisecond, and distinguish copies."""
     encoded = connections.cast(pa.binary()).dictionary_encode()
     hashes = pa.array(map(crc32, encoded.dictionary.to_pylist()), pa.int64())
     return hashes.take(encoded.indices)
@@ -161,11 +162,11 @@ def _same(value: Any, count: int) -> Any:
 
 
 class Charges:
-    """Takes rows of `requests` and groups what they add.
+    """Collects rows of `requests` and groups their charges.
 
     Args:
-        coverage: whose thread time is measured.
-        places: see `CHARGED`; the number of different ones.
+        coverage: the clients that need a measure of thread time.
+        places: number of different places, see `CHARGED`.
     """
 
     def __init__(self, coverage: RequestCoverage, places: int) -> None:
@@ -176,18 +177,18 @@ class Charges:
 
     @property
     def is_full(self) -> bool:
-        """Whether so much is held that `batches` should be taken."""
+        """Whether it holds so many lines that `batches` should be called."""
         return self._lines >= _MOST_LINES
 
     def add(self, requests: pa.RecordBatch) -> None:
-        """Take rows of `requests`."""
+        """Add rows of `requests`."""
         self._lines += requests.num_rows
         self._charges.append(charges_of(requests, self._coverage))
         beats = _in_time(requests.select([*_OF_KIND, "broker_id", "record_time_ms"]), "heartbeat")
         self._beats.append(pa.Table.from_batches([beats]))
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Rows of `CHARGED` of all that was taken since the last time."""
+        """Rows of `CHARGED` for everything that was added since the last call."""
         if not self._lines:
             return
         beats = pa.concat_tables(self._beats).group_by("broker_id").aggregate([("record_time_ms", "max")])
@@ -201,7 +202,7 @@ class Charges:
 
 
 def _grouped(charges: pa.Table) -> pa.Table:
-    """What each client adds in each second: rows of `_OF_CLIENTS`, with the second and the newest time."""
+    """The charges of each client in each second: rows of `_OF_CLIENTS`, with the second and the newest time."""
     second = pc.divide(charges["record_time_ms"], 1_000)
     found = (
         charges.append_column("second", second)
@@ -245,7 +246,7 @@ def packed_charges(rows: pa.RecordBatch) -> bytes:
 
 
 def unpacked_charges(data: bytes) -> pa.RecordBatch:
-    """The rows: the keys of a client, and `points`, see `pipeline.packed_points`."""
+    """Rows of clients from bytes: the keys of a client, and `points`, see `pipeline.packed_points`."""
     return pa.ipc.read_record_batch(decompressed(data), _OF_CLIENTS)
 
 
@@ -259,7 +260,7 @@ def _of_columns(places: list[Any], record_times: Any, charges: list[Any]) -> pa.
 
 
 def to_charged(requests: DataFrame, load: Callable[[], Known], places: int) -> DataFrame:
-    """Rows of `CHARGED` from rows of `requests`; the job makes them on the way into that table."""
+    """Rows of `CHARGED` from rows of `requests`; the job creates them while it writes that table."""
 
     def charge(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         charges = Charges(load().governor.coverage, places)

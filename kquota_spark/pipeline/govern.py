@@ -1,7 +1,7 @@
-"""GOVERN: which limit each second of a client is under, and in which bucket it counts.
+"""GOVERN: the limit for each second of a client, and the bucket in which the second counts.
 
-The one implementation is the model's own governor, asked in Arrow on the workers: by Kafka's rules or by the operator's
-quota callback. A row that spans an edit comes out once per stretch, with the points that fall into it.
+The only implementation is the governor of the model, called over Arrow on the workers: by Kafka's rules or by the
+operator's quota callback. A row that spans an edit is returned once per period, with the points of that period.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _SHARDED = SHARDED.arrow_schema()
 def to_governed(usage: DataFrame, load: Callable[[], Known]) -> DataFrame:
     """Rows of `GOVERNED`: those of `usage` with what governs them, split where a quota or a leader changed.
 
-    Each task loads the present state of the tables once.
+    Each task loads the current state of the tables once.
     """
     return _governed(usage, load, governed_batch, GOVERNED)
 
@@ -104,7 +104,7 @@ def sharded_batch(batch: pa.RecordBatch, known: Known, shards: int) -> pa.Record
 
 
 def governed_pieces(batch: pa.RecordBatch, known: Known) -> tuple[Pieces, Matrix]:
-    """What governs the points of rows of usage, piece by piece, and the points; raises as `governed_batch`."""
+    """Pieces of rows of usage with what governs them, and their points; raises as `governed_batch`."""
     clients = zip(*(batch.column(name).to_pylist() for name in _CLIENT), strict=True)
     in_ms = batch.column("second").cast(pa.timestamp("ms", tz="UTC"), safe=False).cast(pa.int64())
     seconds_ms: list[Any] = in_ms.to_pylist()
@@ -134,7 +134,7 @@ _Client = tuple[str, int, str, str | None, str, str]
 
 
 class _Governing:
-    """Adds pieces with what governs them; what many have in common is worked out once."""
+    """Adds pieces with what governs them; values that many pieces share are computed once."""
 
     def __init__(self, known: Known) -> None:
         self._known, self.pieces = known, Pieces()
@@ -143,7 +143,17 @@ class _Governing:
         self._terms: dict[tuple[Any, ...], int] = {}
 
     def add(self, client: _Client, second_ms: int, time_ms: int, count: int) -> int | None:
-        """Add some points of a client, of which the first is of this time; until when the same governs them."""
+        """Add consecutive points of a client in one second as a piece.
+
+        Args:
+            client: cluster, broker, quota type, principal type, user and client id.
+            second_ms: start of the second, epoch ms.
+            time_ms: time of the first point, epoch ms.
+            count: number of points.
+
+        Returns:
+            The time (epoch ms) until which the same limit governs the client; None for no end.
+        """
         cluster_id, broker_id, quota_type, principal_type, user, client_id = client
         pieces, manager = self.pieces, self._managers.get((cluster_id, broker_id, quota_type))
         if manager is None:

@@ -1,4 +1,4 @@
-"""INGEST: messages of the log topic to lines and rows of `requests`. The one parser, in Arrow, on the workers."""
+"""INGEST: turns messages of the log topic into rows of `requests`. The only parser, in Arrow, on the workers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class IngestSettings:
-    """What the parser needs to know; plain values, so that it travels to the workers."""
+    """Settings of the parser; plain values, so that they can be sent to the workers."""
 
     cluster_id: str
     log_time_zone: str
@@ -42,33 +42,33 @@ class IngestSettings:
     raw_text_limit_bytes: int
     messages: MessageFormat = field(default_factory=MessageFormat)
     log_time_zones: Mapping[int, str] = field(default_factory=dict)
-    """Of single brokers, where it is not `log_time_zone`."""
+    """Time zones by broker id, of brokers with another zone than `log_time_zone`."""
 
 
 _LOG_APPEND_TIME = 1
 MESSAGE_TIME = f"least(greatest(unix_millis(timestamp), {BEGINNING_MS}), {END_MS})"
-"""A message's own time, as far as it is one that a table can hold: any producer may set it."""
+"""SQL: a message's own time, epoch ms, limited to what a table can hold: any producer may set it."""
 _BY_READING = f"unix_millis(current_timestamp()) + if(timestampType = {_LOG_APPEND_TIME}, 60000, 0)"
 WRITTEN_BY = f"least({MESSAGE_TIME}, {_BY_READING})"
-"""When a message was written at the latest: at its own time, and at that of its micro-batch.
+"""SQL: the latest time at which a message can have been written: its own, or that of its micro-batch if earlier.
 
-Spark keeps the time of a micro-batch with its offsets, so an attempt again sees the same. A time that Kafka has set
-itself (`LogAppendTime`) is believed a minute beyond the clock of this machine.
+Spark keeps the time of a micro-batch with its offsets, so another attempt uses the same. A time that Kafka has set
+itself (`LogAppendTime`) is trusted up to a minute ahead of the clock of this machine.
 """
 
 
 def set_aside(skew_ms: int) -> str:
-    """SQL: a row of `requests` is ahead of its message, so that it is judged neither by the job nor by `restate`.
+    """SQL: condition for rows of `requests` that are ahead of their message: neither the job nor `restate` judges them.
 
-    The job sets aside what is ahead of its reading too. That depends on when it was read, and on the clock of the job's
-    machine. So `restate` takes such a line in.
+    The job also sets aside lines that are ahead of their reading. That depends on the time of reading, and on the clock
+    where the job runs. So `restate` includes such lines.
     """
     is_ahead = f"coalesce(record_time_ms > kafka_timestamp_ms + {skew_ms}, true)"
     return f"(coalesce(is_out_of_time, false) and {is_ahead})"
 
 
 def are_ahead_of_reading(rows: pa.RecordBatch, skew_ms: int) -> Any:
-    """Which rows of `requests` were set aside, but not for being ahead of their message."""
+    """A mask of the rows of `requests` that were set aside, but are not ahead of their message."""
     is_beat = pc.equal(rows["kind"], pa.scalar("heartbeat"))
     # The last heartbeat has a later record time, which closes all windows.
     time_ms = pc.if_else(is_beat, rows["log_time_ms"], rows["record_time_ms"])
@@ -95,7 +95,7 @@ class _Gap(msgspec.Struct):
 
 
 class Line(NamedTuple):
-    """What one message of the topic says; the rest of a row of `requests` comes from the message."""
+    """The content of one message of the topic; the rest of a row of `requests` comes from the message itself."""
 
     kind: str
     broker_id: int | None
@@ -103,26 +103,26 @@ class Line(NamedTuple):
     reason: str | None
     raw_text: str | None
     request: Request
-    """Of a heartbeat and of a gap only the two times; of an unreadable line what it says all the same, see
-    `Unreadable`: all but the size, only the time, or nothing."""
+    """The fields of the line. A heartbeat and a gap have only the two times. An unreadable line has what could be read,
+    see `Unreadable`: everything but the size, only the time, or nothing."""
 
 
 def to_messages(source: DataFrame, settings: IngestSettings) -> DataFrame:
-    """The columns that `parsed` takes, of the Kafka source with headers."""
+    """The columns that `parsed` takes, from the Kafka source with headers."""
     given = {"header": f"get(headers.value, array_position(headers.key, '{HEADER}') - 1)", "key": "key"}
     named = [given[source] for source in settings.messages.broker_from if source in given]
     return message_columns(source, f"coalesce({', '.join([*named, 'cast(NULL AS binary)'])})")
 
 
 def message_columns(source: DataFrame, broker: str) -> DataFrame:
-    """What is read of a message of the Kafka source, whose broker is this expression."""
+    """The columns that are read of a message of the Kafka source; `broker` is the SQL expression for its broker."""
     times = (f"{MESSAGE_TIME} AS timestamp_ms", f"{WRITTEN_BY} AS written_by_ms")
     return source.selectExpr("topic", "partition", "offset", *times, "value", f"{broker} AS broker")
 
 
 def parsed(messages: pa.RecordBatch, reader: MessageReader) -> pa.RecordBatch:
-    """Parse one batch of messages to rows of `requests`. A line that cannot be read becomes a row with its reason."""
-    # Tens of thousands of live tuples and no cycles among them: looking for some costs 30 %.
+    """Parse one batch of messages into rows of `requests`. An unreadable line becomes a row with its reason."""
+    # There are tens of thousands of live tuples without cycles: garbage collection would cost 30 %.
     gc.disable()
     try:
         parts = [*_of_usual_lines(messages, reader)]
@@ -153,7 +153,7 @@ class _Part(NamedTuple):
 
 
 def _of_usual_lines(messages: pa.RecordBatch, reader: MessageReader) -> Iterator[_Part]:
-    """Rows of the messages that are a line in Kafka's own layout with nothing odd, zone by zone."""
+    """Rows of the messages that are a plain line in Kafka's own layout, zone by zone."""
     broker_ids = reader.broker_ids(messages)
     beside = messages.drop_columns(["value"])
     for parser, are_of_zone in reader.zones(broker_ids):
@@ -174,7 +174,7 @@ def _of_usual_lines(messages: pa.RecordBatch, reader: MessageReader) -> Iterator
 
 
 def parsed_one_by_one(messages: pa.RecordBatch, reader: MessageReader) -> pa.RecordBatch:
-    """The same as `parsed`, for whatever messages: a line is an object on its way."""
+    """The same as `parsed`, for any messages; it creates an object for each line."""
     given: list[list[Any]] = [messages.column(name).to_pylist() for name in _MESSAGE_COLUMNS]
     lines = [reader.read(*message) for message in zip(*given, strict=True)]
     *heads, requests = zip(*lines, strict=True)
@@ -185,7 +185,7 @@ def parsed_one_by_one(messages: pa.RecordBatch, reader: MessageReader) -> pa.Rec
 
 
 def _rows(messages: pa.RecordBatch, columns: dict[str, Any], cluster_id: str) -> pa.RecordBatch:
-    """Rows of `requests`: what was read of messages, and what is known of them without that."""
+    """Rows of `requests`: the parsed columns, and those that are known of a message without parsing."""
     count = messages.num_rows
     columns |= {
         "topic": messages.column("topic"),
@@ -210,7 +210,7 @@ def _in_order(parts: Sequence[_Part]) -> pa.RecordBatch:
     if len(begins) > len(order) // _ROWS_A_SLICE:
         rows = rows.take(_indices(order))
     else:
-        # Few rows among many, as heartbeats are: a third of the cost.
+        # Few rows among many, such as heartbeats: slices take a third of the time.
         ends = np.append(begins[1:], len(order))
         slices = (rows.slice(order[begin], end - begin) for begin, end in zip(begins, ends, strict=True))
         rows = pa.concat_tables(slices)
@@ -226,13 +226,13 @@ def _indices(places: Numbers) -> pa.Int64Array:
 
 
 def event_date(time_ms: Any, written_by_ms: Any) -> Any:
-    """The partition of rows: the day of their time, but no day after the one on which they were written."""
+    """The partition of rows: the day of their time, but not later than the day on which they were written."""
     known_ms = pc.min_element_wise(time_ms, written_by_ms)
     return known_ms.cast(pa.timestamp("ms")).cast(pa.date32())
 
 
 def request_batch(broker_id: int, requests: Sequence[Request]) -> pa.RecordBatch:
-    """Rows of `requests` as `pipeline.charges` needs them, of a log that is no topic: offsets are places."""
+    """Rows of `requests` as `pipeline.charges` needs them, from a log that is not a topic; offsets are positions."""
     count = len(requests)
     columns = _request_columns(requests) | {
         "kind": pa.repeat("request", count),
@@ -252,7 +252,7 @@ def _request_columns(requests: Sequence[Request]) -> dict[str, Any]:
 
 
 class MessageReader:
-    """Turns one message into a `Line`; never raises for what is in it."""
+    """Turns one message into a `Line`; no content of a message makes it raise."""
 
     def __init__(self, settings: IngestSettings) -> None:
         self.settings = settings
@@ -264,7 +264,7 @@ class MessageReader:
         }
 
     def broker_ids(self, messages: pa.RecordBatch) -> Numbers:
-        """The broker of each message that is no more than a line; `_NO_BROKER` where no place says it."""
+        """The broker of each message that is only a line; `_NO_BROKER` if no place of the message contains it."""
         if not self._takes_lines:
             return np.full(messages.num_rows, _NO_BROKER)
         encoded: list[Any] = [
@@ -272,7 +272,7 @@ class MessageReader:
         ]
         names, topics = (each.dictionary.to_pylist() for each in encoded)
         of_names, of_topics = (each.indices.to_numpy().astype(np.int64) for each in encoded)
-        # Few differ: each pair of a name and a topic is asked for once.
+        # Few differ, so the broker is found once for each pair of a name and a topic.
         pairs, of_pairs = np.unique(of_names * len(topics) + of_topics, return_inverse=True)
         asked = (divmod(pair, len(topics)) for pair in pairs.tolist())
         found = [self._messages.broker_id(names[name], _NO_FIELDS, topics[topic]) for name, topic in asked]
@@ -280,7 +280,7 @@ class MessageReader:
         return ids
 
     def zones(self, broker_ids: Numbers) -> Iterator[tuple[RequestLogParser, npt.NDArray[np.bool_]]]:
-        """Each parser, and which of these brokers have their logs in its zone."""
+        """Each parser, and a mask of the brokers that have their logs in its zone."""
         are_known = broker_ids != _NO_BROKER
         own = [*self._parsers]
         yield self._parser, are_known & ~np.isin(broker_ids, own) if own else are_known
@@ -288,17 +288,17 @@ class MessageReader:
             yield parser, broker_ids == broker_id
 
     def read(self, value: bytes | None, broker: bytes | None, topic: str, written_by_ms: int) -> Line:
-        """What one message says.
+        """The content of one message.
 
         Args:
-            value: of the Kafka message; None counts as empty.
-            broker: header or key with the broker's id, if the settings ask for one.
-            topic: of the message.
+            value: value of the Kafka message; None counts as empty.
+            broker: header or key with the broker's id, if the settings name one.
+            topic: topic of the message.
             written_by_ms: latest time at which the line can have been written, epoch ms, see `WRITTEN_BY`.
         """
         value = value or b""
         line, fields = value, _NO_FIELDS
-        # A line of the log begins with its time in brackets, and a message mostly is one.
+        # A line of the log begins with its time in brackets, and most messages are such lines.
         if value[:1] != b"[" or not self._takes_lines:
             if value.startswith((HEARTBEAT, GAP)):
                 return self._word(value, self._messages.broker_id(broker, fields, topic), written_by_ms)
@@ -318,15 +318,16 @@ class MessageReader:
             request = parser.parse(line, seen_ms)
         except Unreadable as reason:
             return self._unreadable(line, broker_id, reason, written_by_ms)
-        # Shippers stamp messages with the clock of the broker's host. One that is ahead would draw the watermark of all
-        # brokers along, so the time of reading is a bound too.
+        # Shippers stamp messages with the clock of the broker's host. A clock that is ahead would advance the watermark
+        # for all brokers, so the time of reading is a bound too.
         is_out_of_time = request.record_time_ms > written_by_ms + self.settings.allowed_clock_skew_ms
         return Line("request", broker_id, is_out_of_time, None, None, request)
 
     def _word(self, value: bytes, broker_id: int | None, written_by_ms: int) -> Line:
-        """A shipper's word: a heartbeat says that all lines before a time have been sent, a gap that some are lost.
+        """A message of the shipper itself: a heartbeat, or a gap.
 
-        The last heartbeat closes every window.
+        A heartbeat means that all lines before a time have been sent, a gap that lines are lost. The last heartbeat
+        closes every window.
         """
         if broker_id is None:
             return self._unreadable(value, None, Unreadable(self._messages.no_broker), written_by_ms)

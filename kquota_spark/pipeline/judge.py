@@ -1,4 +1,4 @@
-"""JUDGE: governed usage to `decisions`. The broker's sample rings, replayed with state per shard of the buckets."""
+"""JUDGE: turns governed usage into `decisions`; replays the broker's sample rings with state per shard of buckets."""
 
 from __future__ import annotations
 
@@ -23,33 +23,12 @@ from kquota_spark.pipeline.bucket_judge import Configs, JudgedBucket, ShardJudge
 from kquota_spark.pipeline.kept_imports import keep_imports, look_seldom
 from kquota_spark.pipeline.sent import BUCKET_KEYS, MANAGER_KEYS, Manager, unpacked_pieces
 from kquota_spark.schema.columns import Column, Table
+from kquota_spark.schema.decision_columns import FROM_AGREEMENT, FROM_DECISION
 from kquota_spark.schema.tables import DECISIONS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-FROM_DECISION = (
-    "level", "rule", "rule_version", "limit_per_s", "rate_per_s", "rate_at_most_per_s", "quota_used_percent", "amount",
-    "requests", "throttle_ms", "observed_throttle_ms", "throttled_requests", "observed_throttled_requests",
-    "total_throttle_ms", "late", "users", "client_ids", "observed_total_throttle_ms",
-    "unsized_requests",
-)  # fmt: skip
-FROM_AGREEMENT = {
-    "requests_judged": "requests_judged",
-    "requests_agreeing": "agreeing",
-    "false_positive": "false_positive",
-    "false_negative": "false_negative",
-    "judged_throttled": "throttled_by_broker",
-    "judged_near_limit": "near_limit",
-    "uncertain": "uncertain",
-    "uncertain_wrong": "uncertain_wrong",
-    "inferred": "inferred",
-    "excluded": "excluded",
-    "throttle_errors_ms": "throttle_errors_ms",
-    "window_off": "window_off",
-    "window_off_false_positive": "window_off_false_positive",
-    "window_off_false_negative": "window_off_false_negative",
-}
 DECIDED = (
     *(column for column in DECISIONS.columns if column.name not in ("event_date", "second")),
     Column("second_ms", "bigint", "start of the second"),
@@ -71,7 +50,7 @@ def to_judged(sharded: DataFrame, config: RateConfig, mutation_config: RateConfi
         sharded: rows of `pipeline.govern.SHARDED`.
         config: windows of the sampled rates, for rows that name none.
         mutation_config: windows of mutations.
-        shards: how many values hold the state; it must be the same as long as the state lives.
+        shards: number of values that hold the state; it must stay the same as long as the state exists.
     """
     return sharded.groupBy("shard").transformWithStateInPandas(
         statefulProcessor=_ShardProcessor(Configs(config, mutation_config), shards),
@@ -96,12 +75,12 @@ def as_decisions(decided: DataFrame) -> DataFrame:
 class _ShardProcessor(StatefulProcessor):
     """Keeps one `ShardJudge` per key.
 
-    A key costs a millisecond or two per micro-batch: one per bucket would be too many, and one per shard of each quota
-    manager grows with the brokers. A value is read and written whole, so one per manager would be 150 MB for a broker
-    with 100,000 busy buckets.
+    A key costs one or two milliseconds per micro-batch. One per bucket would be too many, and one per shard of each
+    quota manager grows with the brokers. A value is read and written whole. So the value of a manager with 100,000 busy
+    buckets would have 150 MB.
 
-    Buckets idle for longer than their rings remember are forgotten when their shard is used. Time to live by processing
-    time is not used: it would wipe live state after a stop of the job.
+    A bucket that is idle for longer than its ring remembers is forgotten when its shard is used. A time to live by
+    processing time would delete live state after a stop of the job.
     """
 
     def __init__(self, configs: Configs, shards: int) -> None:
@@ -137,9 +116,9 @@ class _ShardProcessor(StatefulProcessor):
 
 
 def _silence_first_worker() -> None:
-    """Have the worker that asks for the state's schema, once per start, print no pages of it on the driver's stderr.
+    """Keep the worker that reads the state's schema, once per start, from printing pages on the driver's stderr.
 
-    An error in it reaches the driver as an exception.
+    An error in it still reaches the driver as an exception.
     """
     spec = getattr(sys.modules["__main__"], "__spec__", None)
     if spec is not None and spec.name == _FIRST_WORKER:
@@ -147,7 +126,7 @@ def _silence_first_worker() -> None:
 
 
 def decided_batch(found: Iterable[JudgedBucket]) -> pa.RecordBatch:
-    """Rows of `decisions`."""
+    """Rows of `decisions` from judged buckets."""
     quiet, others = list[tuple[Any, ...]](), list[tuple[Any, ...]]()
     places = dict[Manager, tuple[str, int, str]]()
     for manager, bucket, judged, known_through_ms in found:
@@ -171,7 +150,7 @@ def decided_batch(found: Iterable[JudgedBucket]) -> pa.RecordBatch:
 
 
 def _quiet_columns(rows: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
-    """Columns that are not 0 in seconds in which nothing was throttled."""
+    """The columns that are not 0, for seconds in which nothing was throttled."""
     (
         cluster_id, broker_id, quota_type, user, client_id, tags,
         second_ms, stretches, rate, amount, requests, near_limit, users, client_ids, is_behind, model_variant,
@@ -226,7 +205,7 @@ def _table(columns: Mapping[str, Any], count: int) -> pa.Table:
 
 
 def decided_columns(found: Iterable[JudgedBucket]) -> dict[str, Sequence[Any]]:
-    """The columns of `DECIDED`."""
+    """The columns of `DECIDED` from judged buckets."""
     rows = list[tuple[Any, ...]]()
     for manager, bucket, judged, known_through_ms in found:
         place = manager.cluster_id, manager.broker_id, manager.quota_type.value, *bucket
@@ -239,7 +218,7 @@ def decided_columns(found: Iterable[JudgedBucket]) -> dict[str, Sequence[Any]]:
 
 
 def _decided(decision: Decision, model_variant: str, *, is_behind: bool) -> tuple[Any, ...]:
-    """The columns of `_ROW` behind the bucket."""
+    """The columns of `_ROW` after those of the bucket."""
     is_certain = decision.is_certain and not is_behind
     return (
         *_of_decision(decision), *_of_agreement(decision.agreement), is_behind, is_certain, model_variant, "log",

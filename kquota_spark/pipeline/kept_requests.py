@@ -1,6 +1,6 @@
-"""Which lines `requests` keeps a row for (`tables.requests`), and the sums that stand for the others.
+"""The lines that keep a row in `requests` (`tables.requests`), and the sums that replace the other lines.
 
-The sums carry offsets, times and bytes. So the count equation holds, and missing offsets are found, whatever is kept.
+The sums contain offsets, times and bytes. So the count equation holds, and missing offsets are found, whatever is kept.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ _NEWEST = ("kafka_offset", "kafka_timestamp_ms", "log_time_ms", "record_time_ms"
 def kept_requests(rows: pa.RecordBatch, kept: Kept, begun: Collection[int]) -> pa.RecordBatch:
     """The rows that go into `requests`.
 
-    Heartbeats, gaps, unreadable lines, lines that are not judged, and edits of quotas are always kept. So are the lines
-    of a broker until it is known how its log begins, because they tell it.
+    Heartbeats, gaps, unreadable lines, lines that are not judged, and edits of quotas are always kept. Until it is
+    known how the log of a broker begins, all its lines are kept, because they show it.
 
     Args:
-        rows: of one micro-batch, as they were parsed.
+        rows: rows of one micro-batch, as they were parsed.
         kept: `all`; `throttled` for requests that the broker throttled; `unreadable` for none.
-        begun: brokers of which `log_gaps` says how their logs begin.
+        begun: brokers with the beginning of their log in `log_gaps`.
 
     Returns:
-        The kept rows, then one row of kind `left_out` per partition, broker, second and quota type. It stands for
-        `lines` lines from `first_offset` to `kafka_offset`. Other lines may lie between, but no missing offset does.
+        The kept rows, then one row of kind `left_out` per partition, broker, second and quota type. It replaces
+        `lines` lines from `first_offset` to `kafka_offset`. Other lines may be between these, but no missing offset.
     """
     if kept == "all":
         return rows
@@ -58,7 +58,7 @@ def _is_kept(kept: Kept, begun: Collection[int]) -> pc.Expression:
 
 
 def _runs(rows: pa.RecordBatch) -> Any:
-    """Numbers the stretches of offsets without a hole."""
+    """For each row, the number of its run of offsets without a gap."""
     begins = np.zeros(rows.num_rows, bool)
     for name in ("topic", "partition"):
         column: Any = rows[name]

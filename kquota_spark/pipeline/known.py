@@ -1,4 +1,4 @@
-"""What a worker judges by, as of one look at the tables: quotas, windows of the brokers, gaps of their logs."""
+"""What a worker judges by, as of one read of the tables: quotas, windows of the brokers, gaps of their logs."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from kquota_spark.model.govern.govern import Governor, RuleGovernor
 from kquota_spark.model.measure.sampled_rate import RateConfig, RingVariant
 
 Gap = tuple[int, int]
-"""Lines of a broker's log are missing between these times, epoch ms, the end exclusive."""
+"""Times between which lines of a broker's log are missing, epoch ms, the end exclusive."""
 
 
 def gaps_at(gaps: Sequence[Gap], second_ms: int, horizon_ms: int = 0) -> tuple[Gap, ...]:
-    """Gaps that reach into a second, each with what a ring remembers after its end.
+    """Gaps that reach into a second, each extended by the time that a ring remembers.
 
     Args:
-        gaps: of one broker, in order of their ends.
+        gaps: gaps of one broker, in order of their ends.
         second_ms: start of the second, epoch ms.
-        horizon_ms: for how long a ring remembers; 0 where the gaps have that already.
+        horizon_ms: time that a ring remembers, ms; 0 if the gaps are extended already.
     """
-    # A broker whose lines are often cut has thousands of gaps, and nearly all of them ended long ago.
+    # A broker with many cut lines has thousands of gaps, and nearly all of them ended long ago.
     ended = bisect_right(gaps, second_ms - horizon_ms, key=itemgetter(1))
     later = ((from_ms, to_ms + horizon_ms) for from_ms, to_ms in gaps[ended:])
     return tuple(gap for gap in later if gap[0] < second_ms + 1_000)
 
 
 class ToldWindows(NamedTuple):
-    """What one broker told of its windows, and when that held (epoch ms, the end exclusive); None: it did not tell."""
+    """The windows that one broker reported, and when they held (epoch ms, the end exclusive); None: not reported."""
 
     from_ms: int
     to_ms: int | None
@@ -41,20 +41,17 @@ class ToldWindows(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BrokerWindows:
-    """The sample ring of each broker at its time.
-
-    Attributes:
-        settings: for brokers that have not told, or not all.
-        told: what they told, by broker.
-        given: the keys of the configuration file that win over what brokers tell.
-    """
+    """The sample ring of each broker at its time."""
 
     settings: RateConfig
+    """Windows for brokers that have not reported theirs, or not all of them."""
     told: Mapping[int, Sequence[ToldWindows]] = field(default_factory=dict)
+    """The reported windows, by broker."""
     given: Collection[str] = ()
+    """Keys of the configuration file that have priority over reported windows."""
 
     def at(self, broker_id: int, time_ms: int) -> RateConfig:
-        """The windows of a broker."""
+        """The windows of a broker at a time, epoch ms."""
         for told in self.told.get(broker_id, ()):
             if told.from_ms <= time_ms and (told.to_ms is None or time_ms < told.to_ms):
                 return self._completed(told)
@@ -72,21 +69,21 @@ class BrokerWindows:
 
 
 class Known(NamedTuple):
-    """The quotas and what else a verdict depends on beside the log."""
+    """The quotas, and everything else that a verdict depends on beside the log."""
 
     governor: Governor
     known_through_ms: int | None
-    """All edits up to here are in `governor`; None if the source never said."""
+    """Time up to which `governor` has all edits, epoch ms; None if the source never reported one."""
     windows: BrokerWindows
     gaps: Mapping[int, Sequence[Gap]]
-    """By broker, in order of their ends. No line says which broker is the active controller: its are those of all."""
+    """Gaps by broker, in order of their ends. The active controller is not known, so it has the gaps of all brokers."""
     has_callback: bool = False
-    """Buckets are told apart by the tags of a quota callback."""
+    """Whether the tags of a quota callback distinguish buckets."""
     begun: frozenset[int] = frozenset()
-    """Brokers of which it is known how their logs begin."""
+    """Brokers with a known beginning of their log."""
 
     def gaps_at(self, broker_id: int, second_ms: int, horizon_ms: int) -> tuple[Gap, ...]:
-        """Gaps that reach into a second, each with what a ring remembers after its end."""
+        """Gaps of a broker that reach into a second, each extended by the time that a ring remembers."""
         return gaps_at(self.gaps.get(broker_id, ()), second_ms, horizon_ms)
 
 
@@ -100,7 +97,7 @@ class IpLimit(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """The limits of buckets whose tags are known, and of addresses by the canonical names of their entities."""
+    """The limits of buckets with known tags, and of addresses by the canonical names of their entities."""
 
     governor: RuleGovernor
     ips: Mapping[str, Sequence[IpLimit]]

@@ -1,8 +1,8 @@
-"""LINES in Kafka's own layout, as a column for each field of `Request`: no object per line but what is in it.
+"""LINES in Kafka's own layout, as a column for each field of `Request`: only the values of a line are objects.
 
-Nearly every line has that layout. A line is left to `RequestLogParser.parse`, which gives its reason, where anything is
-odd: another layout, a time that the zone shows twice or never, whatever the parser refuses. Both put the same parts of
-a line together (`JsonForm.parts`), here by column, and must come to the same: a property test compares them.
+Nearly every line has that layout. Any other line is left to `RequestLogParser.parse`, which gives a reason: another
+layout, a time that the zone shows twice or never, or anything that the parser refuses. Both combine the same parts of a
+line (`JsonForm.parts`), here by column, and must give the same result. A property test compares them.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class LineColumns(NamedTuple):
     """Lines that were read.
 
     Attributes:
-        places: of the lines among those that were given, in order.
-        columns: those of `Request`.
+        places: positions of these lines among the given ones, in order.
+        columns: the columns of `Request`.
     """
 
     places: Numbers
@@ -52,11 +52,11 @@ class LineColumns(NamedTuple):
 
 
 def line_columns(lines: Any, parser: RequestLogParser) -> LineColumns:
-    """Read the lines of one time zone, as far as they are in Kafka's own layout and nothing is odd.
+    """Read the lines of one time zone that are in Kafka's own layout, with nothing odd.
 
     Args:
         lines: an Arrow array of bytes, with nulls.
-        parser: of their zone.
+        parser: the parser of their zone.
     """
     places = np.flatnonzero(_are_usual(lines).to_numpy(zero_copy_only=False))
     log_ms = _log_times_ms(lines, parser)[places]
@@ -81,14 +81,14 @@ def _are_usual(lines: Any) -> Any:
 
 
 def _log_times_ms(lines: Any, parser: RequestLogParser) -> Numbers:
-    """Times in epoch ms; `_NO_TIME` where the parser has to be asked."""
+    """Times in epoch ms; `_NO_TIME` for lines that are left to the parser."""
     second_ms = _looked_up(lines, SECOND, parser.second_ms)
     millisecond = _looked_up(lines, MILLISECOND, MILLISECONDS.get)
     return np.where((second_ms == _NO_TIME) | (millisecond == _NO_TIME), _NO_TIME, second_ms + millisecond)
 
 
 def _looked_up(lines: Any, where: slice, look_up: Callable[[bytes], int | None]) -> Numbers:
-    """What a part of each line stands for; each text is looked up once."""
+    """The value of a part of each line; each different text is evaluated once."""
     encoded: Any = pc.binary_slice(lines, where.start, where.stop).dictionary_encode("encode")
     known = [look_up(text or b"") for text in encoded.dictionary.to_pylist()]
     values = np.array([_NO_TIME if each is None else each for each in known], np.int64)

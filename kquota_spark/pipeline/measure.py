@@ -1,4 +1,4 @@
-"""MEASURE: charges to rows of `usage`, one row a second of a (broker, principal, client id, quota type)."""
+"""MEASURE: turns charges into rows of `usage`, one per second and (broker, principal, client id, quota type)."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 TILE_POINTS = 10_000
-"""A second with more requests is split into rows of this many: a row must fit into one Arrow batch."""
+"""Maximum number of points in a row of `usage`; a longer second is split, as a row must fit into one Arrow batch."""
 _MOST_BYTES = 4_000_000
-"""Of charges that are worked on at once; a point takes 10 to 20 bytes there."""
+"""Maximum bytes of charges that are processed at once; a point takes 10 to 20 bytes of them."""
 _SCHEMA = USAGE.arrow_schema()
 _POINT: Any = _SCHEMA.field("points").type.value_type
 _AMOUNT, _OBSERVED_THROTTLE_MS, _KIND = map(Point._fields.index, ("amount", "observed_throttle_ms", "kind"))
@@ -31,10 +31,10 @@ Numbers = npt.NDArray[np.int64]
 
 
 def to_seconds(charged: DataFrame, allowed_lateness: str) -> DataFrame:
-    """All charges of a second, a row per place, appended when the watermark closes the second.
+    """All charges of a second, one row per place, appended when the watermark closes the second.
 
-    Heartbeats go through the watermark and make empty seconds, which are dropped only after the aggregation: a filter
-    on them any earlier would be pushed below the watermark by the optimiser.
+    Heartbeats advance the watermark and create empty seconds. These are dropped only after the aggregation, because the
+    optimiser would push an earlier filter below the watermark.
 
     Args:
         charged: rows of `pipeline.charges.CHARGED`.
@@ -62,7 +62,7 @@ def to_usage(seconds: DataFrame, cluster_id: str) -> DataFrame:
 
 
 def client_seconds(seconds: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """All charges of a client in one second in one row, from rows of `to_seconds`; in parts that are not too large.
+    """All charges of a client in one second as one row, from rows of `to_seconds`; in batches of limited size.
 
     Returns:
         Rows with `CLIENT_KEYS`, second, and points: an array of `pipeline.packed_points`.
@@ -120,7 +120,7 @@ def usage_batch(seconds: pa.RecordBatch, cluster_id: str) -> pa.RecordBatch:
 def _ordered(parts: Any) -> tuple[Matrix, Numbers, Numbers]:
     """The points of all rows, row by row in replay order and each once.
 
-    A line that was delivered twice is one request. Copies are told by all their fields.
+    A line that was delivered twice is one request. Copies have all fields in common.
 
     Returns:
         The points, the row of each, and how many copies were left out of each row.
@@ -130,7 +130,7 @@ def _ordered(parts: Any) -> tuple[Matrix, Numbers, Numbers]:
     row_of = np.repeat(np.repeat(np.arange(len(parts)), in_parts), counts)
     order = np.lexsort((copies[:, 0], row_of))
     points, rows = copies[order], row_of[order]
-    # Few requests have the millisecond and so need the other fields.
+    # Few requests share a millisecond, and only these need the other fields.
     is_tied = (np.diff(rows) == 0) & (np.diff(points[:, 0]) == 0)
     if not is_tied.any():
         return points, rows, np.zeros(len(parts), np.int64)

@@ -1,6 +1,6 @@
-"""Points as bytes: eight numbers of 64 bits each, little-endian, in the order of `Point`; and how bytes are compressed.
+"""Points as bytes: eight little-endian numbers of 64 bits, in the order of `Point`; and the compression of bytes.
 
-Rows of bytes pass Spark and its state unread. Workers see them as one matrix of a whole batch, a row a point.
+Spark and its state carry the bytes without decoding them. Workers read a whole batch as one matrix, one row per point.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pyarrow as pa
 from kquota_spark.model.measure.points import Point
 
 Matrix = npt.NDArray[np.int64]
-"""A row a point, a column a field."""
+"""One row per point, one column per field."""
 
 _WIDTH = len(Point._fields)
 _POINT_BYTES = 8 * _WIDTH
@@ -27,7 +27,7 @@ _point = partial(tuple.__new__, Point)
 
 
 def from_columns(columns: Sequence[Any]) -> Matrix:
-    """A matrix from Arrow arrays of whole numbers, one a field."""
+    """A matrix from Arrow arrays of whole numbers, one per field."""
     matrix = np.empty((len(columns[0]), _WIDTH), _NUMBER)
     for place, column in enumerate(columns):
         matrix[:, place] = column
@@ -35,7 +35,7 @@ def from_columns(columns: Sequence[Any]) -> Matrix:
 
 
 def packed(matrix: Matrix, offsets: Any) -> Any:
-    """An Arrow array of bytes; `offsets` says where each value begins, and the last ends, in points, from 0 on."""
+    """An Arrow array of bytes; `offsets` (in points, from 0 on) are the beginnings of its values and the last end."""
     starts: Any = (np.asarray(offsets) * _POINT_BYTES).astype(np.int32)
     data: Any = matrix
     return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, [None, *map(pa.py_buffer, (starts, data))])
@@ -54,12 +54,12 @@ _SIZE_BYTES = 8
 
 
 def compressed(data: Any) -> bytes:
-    """Bytes of any kind, compressed, behind their length: times and names repeat, so a fifth is left."""
+    """Any bytes, compressed, after their original length: times and names repeat, so a fifth of the size is left."""
     return len(data).to_bytes(_SIZE_BYTES, "little") + _CODEC.compress(data, asbytes=True)
 
 
 def decompressed(data: Any) -> Any:
-    """An Arrow buffer of what was compressed."""
+    """The original bytes of `compressed`, as an Arrow buffer."""
     size = int.from_bytes(data[:_SIZE_BYTES], "little")
     return _CODEC.decompress(data[_SIZE_BYTES:], size)
 

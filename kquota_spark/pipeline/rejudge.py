@@ -1,8 +1,8 @@
-"""REJUDGE: JUDGE over a stretch of the past, in batch, through the same replay.
+"""REJUDGE: JUDGE over a period of the past, in batch, through the same replay.
 
-A bucket begins with an empty ring after its last pause that is longer than the ring remembers; what it was
-used for from there on warms the ring up. Behind the stretch it goes on until the ring is the same as it was
-without the new requests: each bucket is replayed twice there, with the stretch as it was and as it is.
+A bucket begins with an empty ring after its last pause that is longer than the ring remembers. Its requests from there
+on warm the ring up. After the period, the replay continues until the new requests make no difference to the ring. To
+find that out, each bucket is replayed twice: with the period as it was before, and as it is now.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 KEPT, OLD, NEW = "kept", "old", "new"
-"""Parts of the input: outside of the stretch; inside as it was judged before; inside as it is now."""
+"""Parts of the input: outside of the period; inside, as it was judged before; inside, as it is now."""
 
 REJUDGED = Table(
     "rejudged",
@@ -46,14 +46,14 @@ _second_ms = attrgetter("second_ms")
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """The stretch, and the time around it from which `KEPT` rows are there; epoch ms, ends exclusive."""
+    """The period, and the time around it that has `KEPT` rows; epoch ms, ends exclusive."""
 
     from_ms: int
     to_ms: int
     warm_from_ms: int
     tail_to_ms: int
     is_from_beginning: bool
-    """Nothing at all is older than `warm_from_ms`."""
+    """Whether nothing at all is older than `warm_from_ms`."""
 
 
 def to_rejudged(parts: DataFrame, configs: Configs, reach: Reach) -> DataFrame:
@@ -100,12 +100,12 @@ def rejudged(
     """Judge one bucket again.
 
     Args:
-        quota_type: of the bucket.
-        kept: seconds outside of the stretch, in no order.
-        old: seconds inside, as they were judged before.
-        new: seconds inside, as they are now.
-        configs: windows by name.
-        reach: the stretch, and how far `kept` goes.
+        quota_type: quota type of the bucket.
+        kept: seconds outside of the period, in any order.
+        old: seconds inside the period, as they were judged before.
+        new: seconds inside the period, as they are now.
+        configs: the windows of the brokers' quotas.
+        reach: the period, and the time that `kept` covers.
     """
     around = sorted(kept, key=_second_ms)
     before = [sent for sent in around if sent.second_ms < reach.from_ms]

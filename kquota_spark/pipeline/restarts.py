@@ -1,7 +1,7 @@
-"""RESTARTS: signs in a broker's log that it has started anew, batch by batch, for the job and the offline replay.
+"""RESTARTS: signs in a broker's log that it has restarted, batch by batch, for the job and the offline replay.
 
-The sign is that of `model.replay.log_beginning`, looked for after each pause. Looking costs little: most batches have
-no young request on a connection 0.
+The sign is that of `model.replay.log_beginning`, searched after each pause. The search costs little, because most
+batches have no young request on a connection 0.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _NEEDED = (
 
 
 def broker_lines(requests: pa.RecordBatch) -> list[BrokerLines]:
-    """What one batch of rows of `requests` tells of restarts, by broker; copies of forwarded requests tell nothing."""
+    """Signs of restarts in one batch of rows of `requests`, by broker; copies of forwarded requests do not count."""
     rows = requests.select(_NEEDED).filter(
         (pc.field("kind") == "request") & ~pc.field("is_out_of_time") & ~pc.field("is_forwarded")
     )

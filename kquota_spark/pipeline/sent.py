@@ -1,7 +1,7 @@
 """What GOVERN sends to JUDGE: the points of clients with what governs them, in MessagePack.
 
-`Sent` is a row, for restating. In the job Spark carries `Pieces`: columns of many buckets as one value of bytes, a
-value per shard. Spark looks into none. A row per client and second would cost more on the way than its verdict.
+`Sent` is one row, for a restatement. In the job, Spark carries `Pieces`: columns of many buckets as bytes, one value
+per shard. Spark does not decode them. One row per client and second would cost more on the way than its verdict.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ BUCKET_KEYS = ("bucket_user", "bucket_client_id", "bucket_tags")
 
 
 class Manager(NamedTuple):
-    """What a broker has one of for each type of quota (Kafka's `ClientQuotaManager`)."""
+    """A quota manager: a broker has one for each type of quota (Kafka's `ClientQuotaManager`)."""
 
     cluster_id: str
     broker_id: int
@@ -52,18 +52,18 @@ class Sent(msgspec.Struct, gc=False, array_like=True):
     limit_per_s: float | None = None
     known_through_ms: int | None = None
     gaps: tuple[Gap, ...] = ()
-    """Of the broker's log, with what a ring remembers after each."""
+    """Gaps of the broker's log, each extended by the time that a ring remembers."""
     rate_config: str | None = None
     """Name of the broker's `RateConfig`."""
 
 
 encoded = msgspec.msgpack.Encoder().encode
 received = msgspec.msgpack.Decoder(Sent).decode
-"""What was sent, from its bytes."""
+"""Decode a `Sent` from its bytes."""
 
 
 def stretch_of(sent: Sent) -> Stretch:
-    """What `judge_bucket` takes."""
+    """The input of `judge_bucket` for one row."""
     governing = Governing(
         sent.limit_per_s, sent.valid_from_ms, sent.valid_to_ms, sent.has_request_quota, sent.gaps
     )
@@ -84,7 +84,7 @@ def manager_text(cluster_id: str, broker_id: int, quota_type: str) -> str:
 
 
 BucketTags = tuple[str, str, str | None]
-"""User, client id, and the tags of a callback as text: what tells the buckets of a manager apart."""
+"""User, client id, and the tags of a callback as text; they distinguish the buckets of a manager."""
 
 
 def bucket_tags(bucket: Bucket, *, has_tags: bool) -> BucketTags:
@@ -105,14 +105,14 @@ def bucket_of(text: str) -> BucketTags:
 
 
 class Terms(NamedTuple):
-    """What judges some points; many clients have the same."""
+    """The terms that govern some points; many clients have the same."""
 
     limit_per_s: float | None
     valid_from_ms: int
     valid_to_ms: int | None
     has_request_quota: bool
     gaps: tuple[Gap, ...]
-    """Of the broker's log, with what a ring remembers after each."""
+    """Gaps of the broker's log, each extended by the time that a ring remembers."""
     level: int | None
     rule: str | None
     rule_version: int | None
@@ -122,7 +122,7 @@ class Terms(NamedTuple):
 
     @property
     def governing(self) -> Governing:
-        """What the replay takes."""
+        """The terms as the replay takes them."""
         return Governing(*self[:5])
 
 
@@ -131,17 +131,17 @@ class Pieces:
     """Points of clients in single seconds under one rule each, and in which buckets they count; in columns.
 
     Attributes:
-        managers: each once.
-        terms: likewise.
-        manager_of: place of each piece's manager in `managers`.
-        user_tags: of the bucket.
-        client_tags: likewise.
-        tags: those of a quota callback, as the tables have them; None without one.
-        seconds_ms: start of the second.
-        users: of the client.
-        client_ids: likewise.
-        terms_of: place in `terms`.
-        counts: of points, which come in the order of the pieces.
+        managers: the quota managers, each once.
+        terms: the terms, each once.
+        manager_of: position of each piece's manager in `managers`.
+        user_tags: user tag of its bucket.
+        client_tags: client-id tag of its bucket.
+        tags: tags of a quota callback, as the tables have them; None without a callback.
+        seconds_ms: start of its second, epoch ms.
+        users: user of its client.
+        client_ids: client id of its client.
+        terms_of: position of its terms in `terms`.
+        counts: number of its points; the points are in the order of the pieces.
     """
 
     managers: list[Manager] = field(default_factory=list)
@@ -157,7 +157,7 @@ class Pieces:
     counts: list[int] = field(default_factory=list)
 
     def rows(self, points: Matrix) -> Iterator[tuple[Manager, tuple[str, str, str | None], Sent]]:
-        """Each piece alone: its manager, its bucket, and what is sent."""
+        """Each piece as a row: its manager, its bucket, and its `Sent`."""
         ends = [*accumulate(self.counts, initial=0)]
         pieces = zip(self.manager_of, self._buckets(), self.seconds_ms, self.users, self.client_ids, self.terms_of,
                      pairwise(ends), strict=True)  # fmt: skip
@@ -179,8 +179,8 @@ class Pieces:
     def by_shard(self, points: Matrix, shards: int) -> dict[int, bytes]:
         """Each shard's pieces as bytes, see `Packed`.
 
-        For each second one shard more gets a value, without a piece: so each one is looked at from time to time, and
-        forgets.
+        For each second, one more shard gets a value without a piece. So each shard is used from time to time, and
+        forgets idle buckets.
         """
         seconds = set(self.seconds_ms)
         if not seconds:
@@ -219,12 +219,15 @@ class Pieces:
 
 
 def _shard_of(number: int, shards: int) -> int:
-    """The same in every process and release. Of names that differ in digits a plain CRC would leave shards empty."""
+    """The shard of a number, the same in every process and release.
+
+    With names that differ only in digits, a plain CRC would leave shards empty.
+    """
     return ((number * 0x9E3779B1 & 0xFFFFFFFF) >> 8) % shards
 
 
 def _each_once(values: Sequence[Any], places: Sequence[int]) -> tuple[list[Any], list[int]]:
-    """The values at these places, each once, and the places in those."""
+    """The values at these places, each once, and the places of each in the new list."""
     found: dict[int, int] = {}
     moved = [found.setdefault(place, len(found)) for place in places]
     return [values[place] for place in found], moved
@@ -233,7 +236,7 @@ def _each_once(values: Sequence[Any], places: Sequence[int]) -> tuple[list[Any],
 class Packed(msgspec.Struct, array_like=True, gc=False):
     """The columns of `Pieces` of one shard, and the points as bytes.
 
-    No row that comes in a later micro-batch is of an older second than `oldest_ms`.
+    No later micro-batch has a row of an older second than `oldest_ms`.
     """
 
     oldest_ms: int
@@ -252,4 +255,4 @@ class Packed(msgspec.Struct, array_like=True, gc=False):
 
 
 unpacked_pieces = msgspec.msgpack.Decoder(Packed).decode
-"""Columns, from bytes."""
+"""Decode a `Packed` from its bytes."""

@@ -1,6 +1,6 @@
-"""The quotas of a running cluster, read and altered by a person: what `describe`, `alter`, `import` and `kfk` work on.
+"""The quotas of a running cluster, which a person reads and alters by `describe`, `alter`, `import` and `kfk`.
 
-Enforcement has a port of its own (`enforce.ports`), with lease and fencing; here a person is asked, and sees the
+Enforcement has its own port (`enforce.ports`), with lease and fencing. Here a person confirms each change and sees the
 answer.
 """
 
@@ -18,39 +18,39 @@ from kquota_spark.model.quotas.quota_types import AnyKey, not_above_zero
 
 
 class ClusterQuotas(Protocol):
-    """One cluster. Values of keys that are not named stay as they are, and so does all else that a node holds."""
+    """The quotas of one cluster. Keys that are not named keep their values, and a node keeps all its other content."""
 
     @property
     def origin(self) -> str:
-        """The cluster as people call it: `ZooKeeper zk1:2181/kafka`, `Kafka broker1:9092`."""
+        """The cluster for messages: `ZooKeeper zk1:2181/kafka`, `Kafka broker1:9092`."""
 
     def read(self) -> QuotaSet:
-        """All quotas that are set now, those of ips too.
+        """All quotas that are set now, including those of ips.
 
         Raises:
-            UserError: the cluster does not answer, or does not let us see all of it.
+            UserError: the cluster does not answer, or does not let us read all of it.
         """
 
     def alter(
         self, entity: AnyEntity, values: Mapping[AnyKey, float | None], *, validate_only: bool = False
     ) -> str | None:
-        """Set keys of one entity at once, or remove those with None.
+        """Set or remove keys of one entity in one step.
 
         Args:
-            entity: whose.
-            values: in Kafka's units.
-            validate_only: only ask whether the cluster would take them.
+            entity: the entity to alter.
+            values: the new value of each key, in Kafka's units; None removes the key.
+            validate_only: only ask whether the cluster would accept the values.
 
         Returns:
-            The cluster's words if it refuses; None if it is done.
+            The message of the cluster if it refuses; None if it succeeds.
 
         Raises:
-            UserError: no answer: it may have been done.
+            UserError: no answer; the values may have been set.
         """
 
 
 class AdminQuotas:
-    """By the Admin API (KIP-546): with KRaft, and with ZooKeeper by way of brokers from 2.6 on."""
+    """`ClusterQuotas` over the Admin API (KIP-546): with KRaft, and with ZooKeeper through brokers from Kafka 2.6."""
 
     def __init__(self, admin: QuotaAdmin, bootstrap_servers: str) -> None:
         self._admin = admin
@@ -89,6 +89,13 @@ class AdminQuotas:
 def admin_quotas(
     bootstrap_servers: str, properties: Mapping[str, str], *, timeout_ms: int, named: Named
 ) -> Iterator[AdminQuotas]:
-    """A connection to a cluster, made at the first question. Arguments and errors are those of `QuotaAdmin`."""
+    """A connection to a cluster, opened at the first request. Errors are those of `QuotaAdmin`.
+
+    Args:
+        bootstrap_servers: one or more brokers, `host:port,host:port`.
+        properties: client properties for the login.
+        timeout_ms: limit of connecting, and again of each request.
+        named: settings that gave the address and the login, for errors.
+    """
     with closing(QuotaAdmin(bootstrap_servers, properties, timeout_ms=timeout_ms, named=named)) as admin:
         yield AdminQuotas(admin, bootstrap_servers)

@@ -1,4 +1,4 @@
-"""Polls who leads which partition, for quota callbacks that depend on it; keeps `partition_leaders`."""
+"""Poll the leaders of partitions into `partition_leaders`, for quota callbacks that depend on them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Leaders = Mapping[TopicPartition, int | None]
 
 
 class LeaderWatcher(Polling):
-    """Polls one cluster until stopped; does nothing where no callback is configured."""
+    """Polls one cluster until stopped; does nothing if no callback is configured."""
 
     def __init__(self, settings: Settings, clock_ms: Callable[[], int]) -> None:
         self._settings = settings
@@ -35,7 +35,7 @@ class LeaderWatcher(Polling):
         self._known: Leaders = {}
 
     def start(self) -> None:
-        """Poll once, then go on in a thread.
+        """Poll once, then continue in a thread.
 
         Raises:
             UserError: Kafka does not answer, or the table cannot be written.
@@ -52,7 +52,7 @@ class LeaderWatcher(Polling):
         try:
             self._look()
         except UserError as error:
-            # A cluster that is away has no traffic that could be judged wrong.
+            # An unreachable cluster has no traffic that could be judged wrongly.
             _log.warning("leaders of partitions are not known: %s", error)
 
     def _look(self) -> None:
@@ -92,7 +92,7 @@ class LeaderWatcher(Polling):
 
 
 def leaders_of(topics: Mapping[str, Any]) -> dict[TopicPartition, int | None]:
-    """The leaders in the metadata that the admin client gives; librdkafka has -1 for nobody."""
+    """The leaders in the metadata of the admin client; None for librdkafka's -1, which means no leader."""
     return {
         TopicPartition(name, number): partition.leader if partition.leader >= 0 else None
         for name, topic in topics.items()
@@ -101,7 +101,7 @@ def leaders_of(topics: Mapping[str, Any]) -> dict[TopicPartition, int | None]:
 
 
 def leader_changes(known: Leaders, found: Leaders, observed_at_ms: int) -> list[LeaderChange]:
-    """What is new, another, or gone."""
+    """The changes from `known` to `found`: new leaders, other leaders, and deleted partitions, by partition."""
     changes = [
         LeaderChange(partition, leader, observed_at_ms)
         for partition, leader in found.items()

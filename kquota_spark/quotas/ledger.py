@@ -1,4 +1,4 @@
-"""What is recorded of the quotas, and what an answer of their source adds to it."""
+"""The recorded quotas, and the edits that an answer of their source adds."""
 
 from __future__ import annotations
 
@@ -17,9 +17,12 @@ _log = logging.getLogger(__name__)
 
 NAME_LIMIT = 300
 _MASS_OF_ALL, _MASS_OF_HALF = 10, 100
-"""As many entities do not lose their quotas at once, if they are all that there are, or half of them."""
+"""Minimum numbers of entities that lose their quotas at once for the loss not to be believed.
+
+The first number applies if they are all entities with quotas, the second if they are at least half of them.
+"""
 _UNNOTICED_MS = 120_000
-"""Our clock may be that far behind unnoticed: lines that Kafka stamps are believed a minute beyond it and more."""
+"""Maximum unnoticed delay of our clock, ms: lines with Kafka's time are accepted a minute and more ahead of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +36,10 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True)
 class Edits:
-    """What an answer of the source adds to what is recorded.
+    """The edits that an answer of the source adds.
 
-    `refused` are nodes older than recorded, by path; `vanished` are entities that lost all their quotas together
-    with so many others that it is not believed. What is recorded of both stays.
+    `refused` are the paths of nodes that are older than recorded. `vanished` are entities that lost all their quotas at
+    once with so many others that the loss is not believed. The recorded quotas of both stay.
     """
 
     changes: list[QuotaChange] = field(default_factory=list)
@@ -46,12 +49,12 @@ class Edits:
 
 
 class Ledger:
-    """The state of all entities as recorded, and its difference to what the source says now.
+    """The recorded state of all entities, and its difference from the present state of the source.
 
     Args:
-        changes: all that is recorded.
+        changes: all recorded changes.
         problems: version and text of the last problem of each node.
-        accepts_removal: believe the source whatever vanishes and however old its nodes are.
+        accepts_removal: whether to believe the source however many quotas vanish and however old its nodes are.
     """
 
     def __init__(
@@ -64,19 +67,19 @@ class Ledger:
         self._accepts_removal = accepts_removal
         self._recorded: dict[AnyEntity, Recorded] = {}
         self._problems = dict(problems)
-        # Versions that brought no edit of a quota (a password, the same value again) are in no table.
+        # Versions without an edit of a quota (a password, the same value again) are in no table.
         self._seen: dict[AnyEntity, int] = {}
         for change in sorted(changes, key=lambda change: (change.changed_at_ms, change.version)):
             self._apply(change)
 
     def compare(self, view: View, observed_at_ms: int, after_ms: int = BEGINNING_MS) -> Edits:
-        """Edits in the view that are not recorded yet; from now on they are.
+        """The edits in the view that were not recorded yet; this records them.
 
         Args:
-            view: the nodes as they are.
-            observed_at_ms: when the view was read, by our clock. A node whose own time is ahead of it has no time. It
-                may have been edited until then, if that is soon.
-            after_ms: the view before was complete up to here, so edits without a time are later.
+            view: the present nodes.
+            observed_at_ms: epoch ms when the view was read, by our clock. If the time of a node is ahead of this, the
+                time is not used. If it is ahead only a little, the edit may have been made at any time up to it.
+            after_ms: epoch ms up to which the last view was complete, so edits without a time are later.
         """
         edits = Edits()
         names = name_nodes(view.nodes)
@@ -96,12 +99,12 @@ class Ledger:
     def compare_described(
         self, found: Mapping[AnyEntity, Mapping[AnyKey, float]], after_ms: int, before_ms: int
     ) -> Edits:
-        """Edits in all that a poll found; from now on they are recorded.
+        """The edits in the result of a poll that were not recorded yet; this records them.
 
         Args:
             found: the quotas in force.
-            after_ms: the poll before was complete up to here, so the edits are later.
-            before_ms: when this poll was answered, so they are earlier.
+            after_ms: epoch ms up to which the last poll was complete, so the edits are later.
+            before_ms: epoch ms when this poll was answered, so the edits are earlier.
         """
         edits = Edits()
         unknown = Recorded()
@@ -122,7 +125,7 @@ class Ledger:
         return self._taken(edits)
 
     def _taken(self, edits: Edits) -> Edits:
-        """The edits that are believed; from now on they are recorded."""
+        """The edits that are believed; this records them."""
         removed: dict[AnyEntity, set[AnyKey]] = {}
         for change in edits.changes:
             if change.value is None:
@@ -147,7 +150,7 @@ class Ledger:
         self, path: str, entity: AnyEntity, node: Node, looks_ms: tuple[int, int], edits: Edits
     ) -> None:
         recorded = self._recorded.get(entity, Recorded())
-        # An old node that says the same is no reason to distrust the others: so ends a restore of old data.
+        # An old node with the recorded values is accepted: so the alarm ends when restored old data is right again.
         if self._is_older(entity, node.version) and dict(node.payload.values) != dict(recorded.values):
             edits.refused.append(path)
             return
@@ -159,16 +162,16 @@ class Ledger:
         time_ms: int = node.changed_at_ms
         before_ms: int | None = None
         if is_ahead(node.changed_at_ms, observed_at_ms):
-            # The clock of a ZooKeeper host is wrong, and no edit is later than our look at it. Or ours is behind: by
-            # minutes at most, because the job ends if it is more.
+            # Either the clock of a ZooKeeper host is wrong: then no edit is later than our read. Or our clock is
+            # behind, by minutes at most, because the job ends if it is more.
             is_soon = node.changed_at_ms <= observed_at_ms + _UNNOTICED_MS
             time_ms, before_ms = after_ms, node.changed_at_ms if is_soon else observed_at_ms
         for key in IpQuotaKey if isinstance(entity, IpEntity) else QuotaKey:
             value, previous = node.payload.values.get(key), recorded.values.get(key)
             if key in node.payload.left_alone or _is_same(value, previous):
                 continue
-            # A deletion is recorded at our clock, which may be ahead of the server's: never before that. After
-            # it, if this version does not say so itself.
+            # A deletion is recorded by our clock, which may be ahead of the server's: no later edit gets a time
+            # before it. If the version does not give the order either (a new node), the edit is 1 ms later.
             later_ms = recorded.changed_at_ms + (node.version < recorded.version)
             changed_at_ms = max(time_ms, later_ms)
             edits.changes.append(
@@ -179,10 +182,10 @@ class Ledger:
         self, entity: AnyEntity, recorded: Recorded, version: int, observed_at_ms: int, edits: Edits
     ) -> None:
         if self._is_older(entity, version):
-            # The parent has not changed since: this server has never had the node.
+            # The parent node has not changed since, so this server has never had the node.
             edits.refused.append(str(entity))
             return
-        # A deleted node has no mtime: the time of our observation has to do.
+        # A deleted node has no mtime: the time of our observation is used.
         changed_at_ms = max(observed_at_ms, recorded.changed_at_ms)
         edits.changes.extend(
             QuotaChange(entity, key, None, value, changed_at_ms, version)
@@ -211,15 +214,15 @@ class Ledger:
 def mended(
     changes: Sequence[QuotaChange], observed_ms: Sequence[int], now_ms: int, look_ms: int
 ) -> list[QuotaChange]:
-    """The same edits in the same order. Those with a time that has not come yet came between two looks instead.
+    """The same edits in the same order; an edit with a time in the future gets the period between two checks instead.
 
-    A clock that was ahead has recorded them. Edits after it came back would be older, and would never count.
+    A clock that was ahead recorded these times. After its correction new edits would be older, and would never count.
 
     Args:
-        changes: all that is recorded of a source that is followed.
-        observed_ms: when each of them was seen, by our clock.
-        now_ms: our clock: what is ahead of it by more than clocks differ is no time of an edit.
-        look_ms: the last look before the clock was ahead; `BEGINNING_MS` if nobody knows.
+        changes: all recorded changes of a source that is followed.
+        observed_ms: epoch ms when each of them was seen, by our clock.
+        now_ms: our clock, epoch ms; a time that is further ahead of it than clocks differ is not valid.
+        look_ms: epoch ms of the last check before the clock was ahead; `BEGINNING_MS` if it is not known.
     """
     found = list(changes)
     in_order = sorted(range(len(found)), key=lambda index: (found[index].changed_at_ms, found[index].version))
@@ -236,7 +239,7 @@ def mended(
 
 
 def _is_open(change: QuotaChange, seen_ms: int, now_ms: int) -> bool:
-    """Whether it may have come until ZooKeeper's time, which is soon: see `Ledger.compare`."""
+    """Whether it may have been made until ZooKeeper's time, which is ahead only a little: see `Ledger.compare`."""
     before_ms = change.changed_before_ms
     return before_ms is not None and is_ahead(before_ms, seen_ms) and before_ms <= now_ms + _UNNOTICED_MS
 
@@ -244,15 +247,15 @@ def _is_open(change: QuotaChange, seen_ms: int, now_ms: int) -> bool:
 def timed_alike_ahead(
     changes: Sequence[QuotaChange], observed_ms: Sequence[int], now_ms: int
 ) -> QuotaChange | None:
-    """An edit of a time that has not come yet, though our clock once said with ZooKeeper's that it had: ours is behind.
+    """An edit with a time in the future, although our clock and ZooKeeper's agreed on it before: now ours is behind.
 
     Args:
-        changes: all that is recorded.
-        observed_ms: when each of them was seen, by our clock.
-        now_ms: our clock.
+        changes: all recorded changes.
+        observed_ms: epoch ms when each of them was seen, by our clock.
+        now_ms: our clock, epoch ms.
 
     Returns:
-        None if there is no such edit: whatever is ahead of our clock had its time from one clock alone.
+        None if there is no such edit: every time ahead of our clock came from one clock only.
     """
     own_ms: dict[AnyEntity, int] = {}
     seen = sorted(
@@ -260,7 +263,8 @@ def timed_alike_ahead(
         key=lambda each: (each[0].changed_at_ms, each[0].version, each[0].value is None),
     )
     for change, seen_ms in seen:
-        # The time of a deletion is ours. An edit at the same time, or 1 ms later, may have been moved behind it.
+        # The time of a deletion is from our clock. An edit at the same time, or 1 ms later, may have been moved after
+        # it.
         is_moved = change.changed_at_ms <= own_ms.get(change.entity, BEGINNING_MS) + 1
         is_timed = change.value is not None and change.changed_before_ms is None
         if not is_timed or is_moved or is_ahead(change.changed_at_ms, seen_ms):
@@ -271,7 +275,7 @@ def timed_alike_ahead(
 
 
 def _is_same(value: float | None, previous: float | None) -> bool:
-    """Equal, where NaN (which a percentage can be) equals itself."""
+    """Whether two values are equal; NaN, which a percentage can be, equals itself."""
     if value is None or previous is None:
         return value is previous
     return value == previous or (math.isnan(value) and math.isnan(previous))

@@ -1,4 +1,4 @@
-"""Where the commands that start at once get the quotas from: a file, ZooKeeper, the Admin API, the tables."""
+"""The sources of quotas for commands without Spark: a file, ZooKeeper, the Admin API, the tables."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from quota_rules
 
 
 class Client(NamedTuple):
-    """Whose quotas are asked for."""
+    """The user and client id that a request for quotas is about."""
 
     user: str
     client_id: str
@@ -41,16 +41,16 @@ class Client(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class QuotaHistory:
-    """Quotas over time, as far as a source tells.
+    """Quotas over time, as far as a source has them.
 
     Attributes:
-        origin: the source as people call it.
-        book: the quotas; without `has_history` those of now, as if they had always been in force.
-        has_history: whether the source tells of the past.
-        known_through_ms: edits after this are not known; None where everything up to now is.
-        cluster_id: whose quotas these are in the tables; None if they come from elsewhere.
-        problems: what could not be read as quotas, each with its place.
-        leaders: leaders of partitions over time, for a callback that asks; only the tables tell them.
+        origin: name of the source, for messages.
+        book: the quotas; without `has_history` the present ones, as if they had always been in force.
+        has_history: whether the source has past quotas.
+        known_through_ms: epoch ms up to which edits are known; None if all are known up to now.
+        cluster_id: cluster of these quotas in the tables; None for another source.
+        problems: content that is not valid quotas, each with its place.
+        leaders: leaders of partitions over time, for a callback; only the tables have them.
     """
 
     origin: str
@@ -63,7 +63,7 @@ class QuotaHistory:
 
 
 def from_file(path: Path, *, apply_lag_ms: int = 0) -> QuotaHistory:
-    """The timeline of a quota file.
+    """The quotas of a quota file over time; each edit takes effect `apply_lag_ms` after its time.
 
     Raises:
         UserError: see `read_quota_file`.
@@ -74,15 +74,15 @@ def from_file(path: Path, *, apply_lag_ms: int = 0) -> QuotaHistory:
 def from_zookeeper(
     quotas: Quotas, of: Client | None = None, *, named: str = "quotas.zookeeper_connect"
 ) -> QuotaHistory:
-    """What a running ZooKeeper holds now.
+    """The present quotas in a running ZooKeeper.
 
     Args:
         quotas: address and time limits.
-        of: only what can govern this client: instant however many users there are; None for all.
-        named: what an error calls the address by.
+        of: read only the quotas that can govern this client, which is fast with any number of users; None for all.
+        named: name of the address in errors.
 
     Raises:
-        UserError: it does not answer within `connect_timeout`, or hides its quotas.
+        UserError: it does not answer within `connect_timeout`, or does not let us read its quotas.
     """
     from kquota_spark.zookeeper.client import require_zookeeper
     from kquota_spark.zookeeper.mirror import view_of_client, whole_view
@@ -118,14 +118,14 @@ def from_admin(
     timeout_ms: int,
     named: Named = OF_SETTINGS,
 ) -> QuotaHistory:
-    """What a running cluster's Admin API (KIP-546) describes now: only what can govern `of`, None for all.
+    """The present quotas of a running cluster, by its Admin API (KIP-546).
 
     Args:
         bootstrap_servers: `host:port,host:port`.
         properties: client properties for the login.
-        of: user and client id; None for all.
+        of: read only the quotas that can govern this client; None for all.
         timeout_ms: limit of connecting, and again of each request.
-        named: the setting that gave the address, for errors.
+        named: settings that gave the address and the login, for errors.
 
     Raises:
         UserError: no broker answers in time, or it refuses us.
@@ -137,10 +137,10 @@ def from_admin(
 
 
 def from_tables(settings: Settings) -> QuotaHistory:
-    """The table `quota_rules`; of the settings' cluster, or of the only one that it holds.
+    """The quotas in the table `quota_rules`, of the cluster in the settings, or of the only one in the table.
 
     Raises:
-        UserError: there is no such table, or it has nothing of the cluster.
+        UserError: there is no such table, or it has no rows of the cluster.
     """
     rows = query(settings, ["quota_rules"], _RULES).dicts()
     where = f"table quota_rules under {settings.tables}"
@@ -160,7 +160,7 @@ def from_tables(settings: Settings) -> QuotaHistory:
 
 
 def from_settings(settings: Settings, of: Client | None = None) -> QuotaHistory:
-    """The settings' own source: the tables if they are there, else what `quotas.source` names; see `from_cluster`.
+    """The quotas from the source in the settings: the tables if they exist, otherwise `quotas.source`.
 
     Raises:
         UserError: the source cannot be read.
@@ -177,7 +177,7 @@ def from_settings(settings: Settings, of: Client | None = None) -> QuotaHistory:
 
 
 def from_cluster(settings: Settings, of: Client | None = None) -> QuotaHistory:
-    """What the cluster holds now, asked where `quotas.source` says: ZooKeeper or the brokers.
+    """The present quotas of the cluster, from `quotas.source`: ZooKeeper or the brokers.
 
     Raises:
         UserError: it does not answer, or the source is a file.
@@ -191,10 +191,10 @@ def from_cluster(settings: Settings, of: Client | None = None) -> QuotaHistory:
 
 
 def require_source(settings: Settings) -> None:
-    """See that the server of `quotas.source` takes a connection; a file has none.
+    """Check that the server of `quotas.source` accepts a connection; a file has no server.
 
     Raises:
-        UnreachableError: nobody listens there.
+        UnreachableError: no server listens there.
     """
     from kquota_spark.zookeeper.client import require_zookeeper
 
@@ -207,7 +207,7 @@ def require_source(settings: Settings) -> None:
 def _of_now(
     origin: str, found: Iterable[tuple[AnyEntity, AnyKey, float, int]], problems: Mapping[str, str]
 ) -> QuotaHistory:
-    """Quotas, each with its version, of which only the present is known."""
+    """A history with only the present quotas; `found` has the version of each."""
     changes = [
         QuotaChange(entity, key, value, None, BEGINNING_MS, version) for entity, key, value, version in found
     ]

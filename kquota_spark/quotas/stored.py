@@ -1,4 +1,4 @@
-"""Quotas and leaders read back from the tables: over time, or as of one moment. No Spark, no JVM."""
+"""Quotas and leaders in the tables, over time or as of one time. No Spark, no JVM."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def stored_rules(settings: Settings) -> StoredRules:
     """The present state of `quota_rules`.
 
     Raises:
-        UserError: the table is not there or cannot be read.
+        UserError: the table does not exist or cannot be read.
     """
     rows = _rows_of(settings, QUOTA_RULES.name)
     if rows is None:
@@ -55,7 +55,7 @@ def stored_rules(settings: Settings) -> StoredRules:
 
 
 def stored_leaders(settings: Settings) -> list[LeaderChange]:
-    """All rows of `partition_leaders`, oldest first; none if nobody has polled yet."""
+    """All rows of `partition_leaders`, oldest first; none before the first poll."""
     return leader_changes(_rows_of(settings, PARTITION_LEADERS.name) or ())
 
 
@@ -87,9 +87,10 @@ def _rows_of(settings: Settings, name: str) -> list[dict[str, Any]] | None:
 
 
 class StoredQuotas(NamedTuple):
-    """The quotas of a cluster at a moment; edits after `known_through_ms` are not known, None where all are.
+    """The quotas of a cluster at one time.
 
-    It is the beginning of time where no source says anything of that.
+    Edits after `known_through_ms` (epoch ms) are not known. It is None if all edits are known, and `BEGINNING_MS` if no
+    source has reported any.
     """
 
     origin: str
@@ -99,10 +100,10 @@ class StoredQuotas(NamedTuple):
 
 
 def stored_quota_set(tables: Tables, settings: Settings, at_ms: int) -> StoredQuotas:
-    """What was in force at a moment; of the settings' cluster, or of the only one there is. Opens the table.
+    """The quotas in force at `at_ms`, of the cluster in the settings, or of the only one in the table; opens the table.
 
     Raises:
-        UserError: there is no such table, or it has nothing of the cluster.
+        UserError: there is no such table, or it has no rows of the cluster.
     """
     tables.open("quota_rules")
     where = _where(settings)
@@ -118,10 +119,10 @@ def stored_quota_set(tables: Tables, settings: Settings, at_ms: int) -> StoredQu
 
 
 def held_cluster(tables: Tables, settings: Settings) -> str:
-    """Whose tables these are: of the settings' cluster, or of the only one whose quotas they have.
+    """The cluster of the tables: the one in the settings, or the only one with quotas in the tables.
 
     Raises:
-        UserError: they have the quotas of others only.
+        UserError: the tables have only quotas of other clusters.
     """
     tables.open_if_there("quota_rules")
     held = _held(tables)

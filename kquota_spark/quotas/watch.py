@@ -1,4 +1,4 @@
-"""Keeps `quota_changes` and `quota_rules` up to date with the source of the quotas, in a thread."""
+"""Keep `quota_changes` and `quota_rules` up to date with the source of the quotas, in a thread."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _log = logging.getLogger(__name__)
 _COALESCE_S = 0.05
 _STOP_S = 30.0
 _PAUSE_MS = 60_000
-"""Longest time between two looks that count as one stretch, ms."""
+"""Maximum time between two checks that belong to one period, ms."""
 _MOST_LOOKS = 100
-"""Stretches of looks that are kept."""
+"""Maximum number of kept periods of checks."""
 _SOURCES: dict[str, type[WatchedSource]] = {"zookeeper": ZooKeeperSource, "admin": AdminSource}
 
 
@@ -45,18 +45,18 @@ class Watcher:
         self._looks_ms: list[int] = []
         self._leaders = LeaderWatcher(settings, clock_ms)
         self.is_stale = False
-        """The source did not answer at the start: what the tables hold is all that is known."""
+        """Whether the source did not answer at the start: then only the quotas in the tables are known."""
 
     @property
     def is_following(self) -> bool:
-        """Whether there is anything that can change: a quota file is read once."""
+        """Whether it follows a source that can change; a quota file is read only once."""
         return self._thread is not None or self._leaders.is_running
 
     def start(self) -> None:
-        """Write the first snapshot, then go on in a thread.
+        """Write the first snapshot, then continue in a thread.
 
-        A source that does not answer is waited for; after that, quotas that the tables hold from an earlier run
-        have to do, marked as known through then.
+        It waits for a source that does not answer. If there is still no answer, it continues with the quotas of an
+        earlier run in the tables, marked as known up to that run.
 
         Raises:
             UserError: the source or the tables cannot be read; one line.
@@ -79,7 +79,7 @@ class Watcher:
         try:
             self._source = source = _SOURCES[quotas.source](self._settings, self._clock_ms)
             first = self._first_answer(source)
-            # Written even without an edit: what a crash between the two tables left behind is repaired here.
+            # Written even without an edit: this repairs the tables after a crash between the writes of the two.
             self._record(source, first, is_first=True)
         except BaseException:
             if self._source is not None:
@@ -90,7 +90,7 @@ class Watcher:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread and the connection; nothing if there is none."""
+        """End the thread and the connection, if there are any."""
         self._leaders.stop()
         self._stopping.set()
         if self._source is not None and self._thread is not None:
@@ -100,13 +100,13 @@ class Watcher:
             self._thread = None
 
     def check(self) -> None:
-        """Raise what ended a thread, if anything did."""
+        """Raise the error that ended a thread, if there is one."""
         self._leaders.check()
         if self._error is not None:
             raise self._error
 
     def look(self) -> None:
-        """Read the source once and record what is new; after `start`, and not in two threads at once."""
+        """Read the source once and record new edits; only after `start`, and not in two threads at once."""
         source = self._source
         if source is None:
             return
@@ -124,7 +124,7 @@ class Watcher:
         )
 
     def _mend(self, source: WatchedSource) -> bool:
-        """Give edits that a clock ahead has recorded the times between which they came; whether there were any."""
+        """Correct the times of edits that a clock that was ahead recorded; whether there were any."""
         tables, now = self._tables, self._clock_ms()
         if not is_ahead(tables.newest_edit_ms, now):
             return False
@@ -163,7 +163,7 @@ class Watcher:
         try:
             while not self._stopping.is_set():
                 source.wait()
-                # Edits come in bursts, and every write of the tables takes all that have come.
+                # Edits arrive in bursts, and each write of the tables takes all that have arrived.
                 if self._stopping.wait(_COALESCE_S):
                     break
                 self.look()
@@ -172,7 +172,7 @@ class Watcher:
             self._error = error
 
     def _record(self, source: WatchedSource, answer: Answer, *, is_first: bool) -> None:
-        """Write what is new."""
+        """Write the new edits, and the time up to which all edits are known."""
         edits, known_through_ms = answer.edits, answer.known_through_ms
         if known_through_ms is not None:
             self._looks_ms = with_look(self._looks_ms, known_through_ms)
@@ -212,9 +212,9 @@ class Watcher:
 
 
 def with_look(looks_ms: Sequence[int], look_ms: int) -> list[int]:
-    """The ends of the stretches in which the source was looked at without a pause, with one look more, epoch ms.
+    """The ends of the periods in which the source was checked without a pause, with one more check, epoch ms.
 
-    A clock that jumps begins another stretch. So the last look of the right clock is still there when it comes back.
+    A clock that jumps begins another period. So the last check of the right clock is still kept after the correction.
     """
     *before, last = looks_ms or (look_ms,)
     if last <= look_ms <= last + _PAUSE_MS:
@@ -223,10 +223,10 @@ def with_look(looks_ms: Sequence[int], look_ms: int) -> list[int]:
 
 
 def _require_own_clock(tables: RulesTables, now_ms: int) -> None:
-    """Check that no edit that two clocks timed alike is ahead: its time is right, and must not be replaced.
+    """Check that no edit has a future time on which two clocks agreed: such a time is right and must not be replaced.
 
     Raises:
-        UserError: one is.
+        UserError: there is such an edit.
     """
     edit = timed_alike_ahead(tables.changes, tables.observed_ms, now_ms)
     if edit is not None:

@@ -1,4 +1,4 @@
-"""The sources of quotas that can be followed: ZooKeeper by its watches, the Admin API by polling."""
+"""The sources of quotas that can be followed: ZooKeeper with its watches, the Admin API by polling."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ _log = logging.getLogger(__name__)
 _RETRY_S = 0.1
 _LONGEST_PAUSE_S = 30.0
 _METADATA_LAG_MS = 100
-"""A KRaft broker answers from its copy of the metadata, which is this far behind at most on a sound cluster."""
+"""Maximum delay of a KRaft broker's copy of the metadata in a healthy cluster, ms: the broker answers from it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a source says: edits, and that all edits up to `known_through_ms` are in; None if that is not sure."""
+    """The edits that a source reports. All edits up to `known_through_ms` are included; None if that is not certain."""
 
     edits: Edits = field(default_factory=Edits)
     known_through_ms: int | None = None
 
 
 class ZooKeeperSource:
-    """The nodes below /config of a ZooKeeper. Not for several threads at once, but for `stop` and `wake`."""
+    """The nodes below /config in ZooKeeper. Only `stop` and `wake` may be called from other threads."""
 
     def __init__(self, settings: Settings, clock_ms: Callable[[], int]) -> None:
         self._quotas = settings.quotas
         self._clock_ms = clock_ms
         self.apply_lag_ms: int = settings.quotas.apply_lag
-        """Brokers act on an edit this long after it."""
+        """Time after which brokers apply an edit, ms."""
         self._tree = QuotaTree(self._quotas)
         self._compared: View | None = None
         self._is_complete = False
@@ -51,7 +51,7 @@ class ZooKeeperSource:
         """Connect and wait until the source can be read.
 
         Raises:
-            UnreachableError: it does not answer within the time limit; it may be started anyway.
+            UnreachableError: it does not answer within the time limit; reading may continue nevertheless.
             UserError: it refuses us.
         """
         deadline_s = time.monotonic() + self._quotas.connect_timeout / 1_000
@@ -65,13 +65,13 @@ class ZooKeeperSource:
             self._tree.changed.wait(_RETRY_S)
 
     def open(self, ledger: Ledger, known_through_ms: int | None) -> None:
-        """Go on from what is recorded; before `read`."""
+        """Continue from the recorded edits; to be called before `read`."""
         self._ledger = ledger
         self._compared = None
         self._complete_through_ms = known_through_ms or BEGINNING_MS
 
     def wait(self) -> None:
-        """Until there may be something new, or the time for a sign of life has come."""
+        """Wait until there may be an edit, or a sign of life is due."""
         self._tree.changed.wait(self._quotas.known_through_interval / 1_000)
 
     def wake(self) -> None:
@@ -79,7 +79,10 @@ class ZooKeeperSource:
         self._tree.changed.set()
 
     def read(self) -> Answer | None:
-        """The edits since, all of them unless something is hidden or refused; None while it does not answer."""
+        """The edits since the last read; None while the source does not answer.
+
+        They are incomplete if some nodes cannot be read, or edits are refused or not believed.
+        """
         asked_at_ms = self._clock_ms()
         view = self._tree.read()
         if view is None:
@@ -114,10 +117,10 @@ class ZooKeeperSource:
 
 
 class AdminSource:
-    """DescribeClientQuotas, polled: of a KRaft cluster, or of brokers in ZooKeeper mode.
+    """Polls DescribeClientQuotas of a KRaft cluster, or of brokers in ZooKeeper mode.
 
-    An answer has no times, so an edit is known to lie between two polls; what is there at the very first one may
-    have been in force for ever. The clock should agree with the brokers'.
+    An answer has no times, so it is only known that an edit was made between two polls. Quotas in the first answer may
+    always have been in force. The clock should agree with that of the brokers.
     """
 
     def __init__(self, settings: Settings, clock_ms: Callable[[], int]) -> None:
@@ -141,7 +144,7 @@ class AdminSource:
         self._complete_through_ms = known_through_ms or BEGINNING_MS
 
     def wait(self) -> None:
-        """See `ZooKeeperSource`; longer after each failure."""
+        """See `ZooKeeperSource`; it waits longer after each failure."""
         pause_s: float = self._settings.quotas.poll_interval / 1_000
         if self._failures:
             pause_s = min(pause_s * 2**self._failures, max(_LONGEST_PAUSE_S, pause_s))
@@ -170,7 +173,7 @@ class AdminSource:
         if edits.vanished:
             return Answer(edits)
         lag_ms = 0 if self._admin.has_zookeeper else _METADATA_LAG_MS
-        # Not the maximum: this clock may have been ahead at the poll before.
+        # Not the maximum of both: this clock may have been ahead at the last poll.
         self._complete_through_ms = asked_at_ms - lag_ms
         return Answer(edits, self._complete_through_ms)
 
@@ -185,7 +188,7 @@ class AdminSource:
 
 
 def _not_ahead(complete_through_ms: int, asked_at_ms: int) -> int:
-    """When the look before was made; one by a clock that was ahead says nothing of when the edits after it came."""
+    """The time up to which the last read was complete, epoch ms; `BEGINNING_MS` if the clock was ahead then."""
     return complete_through_ms if complete_through_ms <= asked_at_ms else BEGINNING_MS
 
 

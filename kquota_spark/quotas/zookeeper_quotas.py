@@ -1,9 +1,9 @@
-"""The quotas of a cluster straight in its ZooKeeper: for brokers of any age, and whether or not one is up.
+"""The quotas of a cluster directly in its ZooKeeper, for brokers of any version, and also while none is running.
 
-Each entity is altered in one transaction: its node at the version that was read, the nodes above that are missing, and
-the notification that brokers watch. What else a user's node holds, the login above all, stays. A node that is left
-without keys goes, with the empty nodes above it, as brokers since 3.5 do it (KAFKA-14285, `AdminZkClient`); older ones
-read its absence as no quotas too.
+Each entity is altered in one transaction: its node at the version that was read, the missing nodes above it, and the
+notification that brokers watch. All other content of a user's node stays, especially the login. A node without keys is
+deleted, with the empty nodes above it, as brokers since 3.5 do (KAFKA-14285, `AdminZkClient`). Older brokers read a
+missing node as no quotas too.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _ROOT_DEPTH = "/config/users".count("/")
 
 
 class ZooKeeperQuotas:
-    """A `ClusterQuotas`; see `zookeeper_quotas`."""
+    """`ClusterQuotas` in ZooKeeper; see `zookeeper_quotas`."""
 
     def __init__(
         self, quotas: Quotas, calls: ZooKeeperCalls, named: Named, on_problem: Callable[[str], None]
@@ -44,10 +44,10 @@ class ZooKeeperQuotas:
         self.origin = f"ZooKeeper {quotas.zookeeper_connect}"
 
     def read(self) -> QuotaSet:
-        """See `ClusterQuotas`: all that brokers read from the nodes.
+        """See `ClusterQuotas`: all quotas that brokers read from the nodes.
 
         Raises:
-            UserError: besides the others, it is not that of a Kafka, or a KRaft controller has taken it over.
+            UserError: as there; also if it is not the ZooKeeper of a Kafka, or a KRaft controller has taken it over.
         """
         self._nodes.require_roots()
         if problem := self._nodes.owned_by_kraft():
@@ -72,7 +72,7 @@ class ZooKeeperQuotas:
         for _ in range(_ATTEMPTS):
             try:
                 transaction = self._prepared(entity, values)
-            except ValueError as error:  # kazoo's own for a node named . or .., too
+            except ValueError as error:  # kazoo raises it too, for a node named . or ..
                 return str(error)
             if transaction is None or validate_only:
                 return None
@@ -84,10 +84,10 @@ class ZooKeeperQuotas:
     def _prepared(
         self, entity: AnyEntity, values: Mapping[AnyKey, float | None]
     ) -> TransactionRequest | None:
-        """What to send; None where there is nothing to do.
+        """The transaction to send; None if nothing changes.
 
         Raises:
-            ValueError: why it cannot be.
+            ValueError: the values cannot be set; the message has the reason.
         """
         node = self._nodes.of(entity)
         problems = [not_above_zero(key, value) for key, value in values.items()]
@@ -106,7 +106,7 @@ class ZooKeeperQuotas:
     def _transaction(
         self, entity: AnyEntity, node: EntityNode, data: bytes | None
     ) -> TransactionRequest | None:
-        """What makes the node hold the data; None where it holds it already."""
+        """The transaction that writes the data to the node; None if the node holds it already."""
         if read_config(data) == read_config(node.data):
             return None
         transaction = self._calls.transaction()
@@ -122,7 +122,7 @@ class ZooKeeperQuotas:
         return transaction
 
     def _no_address(self, entity: AnyEntity, values: Mapping[AnyKey, float | None]) -> str | None:
-        """Why brokers would fail on an ip: one that finds a node of an unknown host when it starts ends there."""
+        """Why brokers would fail on an ip: a broker that finds a node with an unknown host does not start."""
         if not isinstance(entity, IpEntity):
             return None
         if self._calls.stat("/config/ips") is None:
@@ -141,8 +141,8 @@ def zookeeper_quotas(
 
     Args:
         quotas: address, login, TLS and time limits.
-        named: what gave the address, and what to use if a KRaft controller owns the nodes; for errors.
-        on_problem: told of each node that brokers make no quotas of.
+        named: settings that gave the address, and the setting to use if a KRaft controller owns the nodes; for errors.
+        on_problem: called with each node from which brokers read no quotas.
 
     Raises:
         UserError: no server answers in time, or it refuses us.

@@ -1,4 +1,4 @@
-"""The replay of log files, without Spark and without tables.
+"""The replay of log files, without Spark.
 
-In reading order: log_lines, files, parsing.
+In reading order: log_lines, files, parsing, rows.
 """

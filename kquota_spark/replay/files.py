@@ -1,4 +1,4 @@
-"""The replay of request-log files without Spark: the same parser, the same model, the same decisions."""
+"""The replay of request-log files without Spark; it uses the parser and the model of the job."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _BROKER_IN_NAME = re.compile(r"broker-?(\d+)")
 _REPORT_S = 2.0
 _MOST_REASONS = 1_000
 _OTHER_REASONS = "other reasons"
-"""Reasons name versions and places, of which a log may hold millions."""
+"""Counts reasons beyond the first 1,000. Reasons contain versions and positions, so a log may have millions of them."""
 _CHARGE_KEYS = ("kafka_offset", *CLIENT_KEYS)
 
 
@@ -42,7 +42,7 @@ _Identity = tuple[int, QuotaType, Principal, str]
 
 
 class BucketKey(NamedTuple):
-    """One quota sensor of one broker; of mutations there is one in the cluster (`CONTROLLER_ID`)."""
+    """One quota sensor of one broker. A mutation bucket is one per cluster, with the id `CONTROLLER_ID`."""
 
     broker_id: int
     quota_type: QuotaType
@@ -51,7 +51,7 @@ class BucketKey(NamedTuple):
 
 @dataclass(slots=True)
 class Replay:
-    """What a replay found, by bucket in order of their names; `unreadable` counts lines by reason."""
+    """The result of a replay, by bucket in order of names; `unreadable` counts lines by reason."""
 
     lines: int = 0
     counted: int = 0
@@ -63,10 +63,10 @@ class Replay:
 
 
 def broker_id_of(path: Path, given: int | None) -> int:
-    """The broker of a log file: as given, or from `broker-<id>` in the name of the file or its folder.
+    """The broker id of a log file: `given`, or from `broker-<id>` in the name of the file or its folder.
 
     Raises:
-        UserError: neither says it.
+        UserError: no id is given, and neither name contains one.
     """
     if given is not None:
         return given
@@ -92,13 +92,13 @@ def replay_files(
         files: broker id and path of each log file, in reading order.
         governor: the quotas over time.
         config: windows of byte and request quotas.
-        log_time_zone: name of the zone of the times in the logs.
-        log_time_zones: by broker id, where a broker has another one.
-        mutation_config: windows of mutations; None for Kafka's defaults.
+        log_time_zone: name of the time zone of the logs.
+        log_time_zones: other time zones, by broker id.
+        mutation_config: windows of mutation quotas; None for Kafka's defaults.
 
     Raises:
         UserError: a file cannot be read.
-        CallbackError: the governor's callback is broken.
+        CallbackError: the governor's callback fails.
     """
     found = Replay()
     stretches = _Stretches(governor)
@@ -142,7 +142,7 @@ def _order(item: tuple[BucketKey, list[Stretch]]) -> tuple[int, str, str, str, T
 
 
 class _Stretches:
-    """Collects requests into what `judge_bucket` takes, copies of a line left out."""
+    """Groups requests into the input of `judge_bucket`, without duplicate lines."""
 
     def __init__(self, governor: Governor) -> None:
         self._governor = governor
@@ -165,7 +165,7 @@ class _Stretches:
             if not request.is_forwarded:
                 beginning.add(request.record_time_ms, request.correlation_id, request.connection)
         charges = charges_of(request_batch(broker_id, [*requests, *unsized]), self._governor.coverage)
-        # By place of the request: whether some charge of it was not there before.
+        # By index of the request: whether at least one of its charges is new.
         is_new: dict[int, bool] = {}
         columns = [charges[name].to_pylist() for name in (*_CHARGE_KEYS, *Point._fields)]
         for row in zip(*columns, strict=True):
@@ -178,13 +178,13 @@ class _Stretches:
         self.duplicates += sum(not each for each in is_new.values())
 
     def _add_point(self, identity: _Identity, point: Point) -> bool:
-        """Whether it was not there before."""
+        """Add a point; returns whether it is new."""
         time_ms = point.record_time_ms
         governed = self._governed.get(identity)
         if governed is None or not governed.holds_at(time_ms):
             governed = self._governor.govern(*identity, time_ms)
             self._governed[identity] = governed
-        # An edit within the second begins a stretch of its own.
+        # An edit within the second begins a new group.
         key = (identity, time_ms // 1_000, governed.governing.valid_from_ms)
         points = self._points.setdefault(key, (governed, set()))[1]
         before = len(points)
@@ -207,9 +207,9 @@ class _Stretches:
         return buckets
 
     def _gaps(self, horizon_ms: int) -> dict[int, list[tuple[int, int]]]:
-        """By broker what its rings lack or have too much: before the log, where lines were cut, and at restarts.
+        """Data gaps by broker: before the log, at cut lines, and at restarts, sorted by end.
 
-        In order of their ends; see `audit.gaps.log_gaps`.
+        Rings are wrong in a gap and up to the horizon after it; see `audit.gaps.log_gaps`.
         """
         gaps = {broker_id: sorted(inner) for broker_id, inner in self._inner.items()}
         for broker_id, begins in self._beginnings.items():

@@ -1,4 +1,4 @@
-"""Lines of archived request logs in little memory, whatever the files hold."""
+"""Reads the lines of archived request logs with little memory, whatever the files contain."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from kquota_spark.ship.log_text import open_regular_file
 
 _LINES_AT_ONCE = 10_000
 _BYTES_AT_ONCE = 16 << 20
-"""Lines that are in memory together; the last one of them may go beyond it by its own length."""
+"""Maximum bytes of lines in memory together; the last line may exceed it by its own length."""
 _KEPT_BYTES = MAX_LINE_BYTES + len("\r\n")
 _SKIPPED_AT_ONCE = 1 << 20
 _END_BYTES = 16 << 10
 
 
 def log_lines(path: Path) -> Iterator[bytes]:
-    """Lines of a regular file, plain or .gz, without their ends.
+    """The lines of a regular file, plain or .gz, without line ends.
 
-    A line that is too long for the parser comes once, still too long, with both of its ends and without its middle.
-    What is skipped takes no memory: a .gz unpacks to at most a thousand times its size, and all of it may be one line.
+    A line that is too long for the parser comes once, shortened but still too long: both ends without the middle.
+    Skipped bytes take no memory. A .gz expands to at most a thousand times its size, and may be a single line.
 
     Raises:
-        UserError: it cannot be read.
+        UserError: the file cannot be read.
     """
     name = terminal_text(str(path))
     try:
@@ -49,7 +49,7 @@ def log_lines(path: Path) -> Iterator[bytes]:
 
 
 def line_parts(lines: Iterator[bytes]) -> Iterator[list[bytes]]:
-    """The lines in lists that fit into memory: many short ones or a few long ones."""
+    """The lines in lists that fit into memory: many short lines or a few long ones."""
     part: list[bytes] = []
     part_bytes = 0
     for line in lines:
@@ -73,7 +73,7 @@ def _opened(path: Path) -> Iterator[IO[bytes] | gzip.GzipFile]:
 
 
 def _end_of_line(file: IO[bytes] | gzip.GzipFile) -> bytes:
-    """The last bytes of a line that is read on to its end."""
+    """The last bytes of the current line; reads to its end."""
     before = b""
     while rest := file.readline(_SKIPPED_AT_ONCE):
         before = (before + rest)[-_END_BYTES:]

@@ -1,4 +1,4 @@
-"""How lines of the request log are parsed, from the settings: the same for the job and for archived files."""
+"""Settings for parsing request-log lines, the same for the job and for archived files."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from kquota_spark.pipeline.ingest import IngestSettings
 
 
 def clock_skew_ms(settings: Settings) -> int:
-    """How far a line may be ahead of the time by which it was written.
+    """How far the time of a line may be ahead of the time when it was written, ms.
 
-    Half of the lateness: the watermark is that of all brokers, and a clock that is ahead draws it along. So the seconds
-    of the others stay open for the other half.
+    It is half of the allowed lateness. All brokers share one watermark, and a clock that is ahead moves it forward. The
+    other half keeps the seconds of the other brokers open.
     """
     return settings.stream.allowed_lateness // 2
 
 
 def ingest_settings(settings: Settings) -> IngestSettings:
-    """What INGEST needs to know."""
+    """The settings of the stage INGEST."""
     stream = settings.stream
     return IngestSettings(
         cluster_id=settings.cluster_id,

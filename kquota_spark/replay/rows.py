@@ -1,4 +1,4 @@
-"""Rows of the tables of replayed log files, made without Spark by the parser and model of the job."""
+"""Makes table rows from replayed log files without Spark, with the parser and model of the job."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import pyarrow as pa
 
 from kquota_spark.formats.request_log.clock import LogClock
 from kquota_spark.model.measure.points import UNSIZED_KINDS
-from kquota_spark.pipeline.decision_columns import FROM_AGREEMENT, FROM_DECISION
+from kquota_spark.schema.decision_columns import FROM_AGREEMENT, FROM_DECISION
 from kquota_spark.pipeline.ingest import IngestSettings, MessageReader, parsed
 from kquota_spark.replay.files import BucketKey, Replay
 
 _DAY_MS = 86_400_000
 _TIME_OF_LINE = slice(1, 24)
-"""Columns of a line with its time: `[2026-11-21 20:03:31,163]`."""
+"""The characters of a line with its time: `2026-11-21 20:03:31,163`."""
 _of_decision = attrgetter(*FROM_DECISION)
 _of_agreement = attrgetter(*FROM_AGREEMENT.values())
 
@@ -24,13 +24,13 @@ _of_agreement = attrgetter(*FROM_AGREEMENT.values())
 def request_rows(
     cluster_id: str, broker_id: int, lines: Sequence[bytes], log_time_zone: str, shipped_after_ms: int
 ) -> pa.RecordBatch:
-    """Rows of `requests`, as if a shipper had sent the lines of a broker to a topic `log`, in their order.
+    """Rows of `requests`, as if a shipper had sent the lines of one broker to a topic `log`, in order.
 
     Args:
         cluster_id: the cluster in the rows.
-        broker_id: the broker, and the partition.
+        broker_id: the broker, and the partition of the topic.
         lines: of the request log, each with its time.
-        log_time_zone: name of the zone of these times.
+        log_time_zone: name of the time zone of these times.
         shipped_after_ms: time from a line's own time to its Kafka timestamp, ms.
     """
     clock, count = LogClock(log_time_zone), len(lines)
@@ -82,8 +82,8 @@ def decision_rows(cluster_id: str, found: Replay, model_variant: str) -> Iterato
 
     Args:
         cluster_id: the cluster in the rows.
-        found: the replay, by quotas that were known for all of its time.
-        model_variant: name of the windows that it used, `RateConfig.name`.
+        found: a replay with quotas known for its whole time.
+        model_variant: name of the windows of the replay, `RateConfig.name`.
     """
     for key, of_bucket in found.decisions.items():
         for decision in of_bucket:

@@ -1,4 +1,4 @@
 """Every table and column, declared once, for Spark, Arrow and people.
 
-In reading order: columns, key_columns, broker_tables, quota_tables, gap_tables, tables, harm.
+In reading order: columns, key_columns, broker_tables, quota_tables, gap_tables, tables, harm, decision_columns.
 """

@@ -1,4 +1,4 @@
-"""Tables of what brokers tell: how they are set up, as far as verdicts depend on it, and their sensors over JMX."""
+"""Tables of what brokers report: the settings that verdicts depend on, and their sensors over JMX."""
 
 from __future__ import annotations
 

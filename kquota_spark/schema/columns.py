@@ -1,7 +1,7 @@
-"""How a table is declared, and its two renderings: a Spark DDL string and an Arrow schema; the version of them all.
+"""The declaration of a table, its two renderings (a Spark DDL string and an Arrow schema), and the schema version.
 
-Types are written in Spark's DDL because the job is the main writer; readers and the watcher, which run
-without a JVM, get the same declaration as Arrow. Neither pyspark nor a JVM is needed to import this.
+Types are in Spark's DDL, because the job is the main writer. Readers and the watcher run without a JVM and get the same
+declaration as Arrow. Importing this needs neither pyspark nor a JVM.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 
 SCHEMA_VERSION = 2
-"""Raised by a release that adds columns."""
+"""Version of all tables; a release that adds columns increases it."""
 
 STATE_FORM = 10
-"""Form of the state of the query of the log: another form cannot be read."""
+"""Version of the state of the query of the log; a state of another version cannot be read."""
 
 VERSION_PROPERTY = "kquota.schema.version"
-"""The property of a table that carries the version.
+"""Name of the table property that holds the version.
 
-A release adds columns, nullable ones. It never renames or retypes one. So tables of an older release are extended when
-the job starts, and those of a newer one are refused.
+A release adds only nullable columns. It never renames or retypes one. So the job extends tables of an older release at
+its start, and refuses those of a newer one.
 """
 
 
@@ -39,7 +39,7 @@ class Column:
 
     @property
     def is_time(self) -> bool:
-        """Whether it holds a moment, in UTC."""
+        """Whether the column holds a time, in UTC."""
         return self.type == "timestamp"
 
 
@@ -52,13 +52,13 @@ class Table:
     columns: tuple[Column, ...]
     partition_by: tuple[str, ...] = ()
     skip_by: tuple[str, ...] = ()
-    """Columns with minimum and maximum per file in the Delta log; each costs a microsecond a row to write."""
+    """Columns with minimum and maximum per file in the Delta log; each costs one microsecond per row to write."""
     is_short_lived: bool = False
-    """Whether old versions are of no use to anybody: the rows have a history of their own."""
+    """Whether old versions of the table are of no use, because the rows have a history of their own."""
 
     @property
     def names(self) -> list[str]:
-        """Column names in table order; the last `select` of the transform that makes this table."""
+        """Column names in table order, for the last `select` of the transform that creates the rows."""
         return [column.name for column in self.columns]
 
     @property
@@ -68,10 +68,10 @@ class Table:
 
     @property
     def log_properties(self) -> dict[str, str]:
-        """Properties of the table about its log; whoever creates or opens it for writing sets them.
+        """Properties of the table about its log; every writer that creates or opens the table sets them.
 
-        A commit does not clean the log. To clean, Delta lists the whole log: 100 ms with 20,000 entries, 565 ms with
-        120,000. `store.table_log` and `kquota maintain` clean instead.
+        A commit does not clean the log, because Delta would list the whole log: 100 ms with 20,000 entries, 565 ms with
+        120,000. `store.table_log` and `kquota maintain` clean it instead.
         """
         kept = "interval 10 minutes" if self.is_short_lived else "interval 1 days"
         properties = {
@@ -79,7 +79,7 @@ class Table:
             "delta.logRetentionDuration": kept,
             "delta.checkpointInterval": "100",
         }
-        # A reader that opened the table keeps its files for as long.
+        # The files of a reader that has opened the table are kept for the same time.
         return properties | ({"delta.deletedFileRetentionDuration": kept} if self.is_short_lived else {})
 
     def arrow_schema(self) -> pa.Schema:
@@ -96,7 +96,7 @@ def _of_type(ddl: str) -> Callable[[str, str], Column]:
 string, strings, boolean, integer, bigint, double, timestamp = map(
     _of_type, ("string", "array<string>", "boolean", "int", "bigint", "double", "timestamp")
 )
-"""Each makes a column of this type from its name and what it means."""
+"""Each creates a column of its type from a name and a meaning."""
 
 _FIELD = re.compile(r"\s*(\w+)\s*:\s*")
 
@@ -116,7 +116,7 @@ def arrow_type(ddl: str) -> pa.DataType:
     """The Arrow type of a Spark DDL type, for the types that our tables use.
 
     Raises:
-        KeyError: for a type that no table uses yet.
+        KeyError: no table uses this type yet.
     """
     import pyarrow as pa
 

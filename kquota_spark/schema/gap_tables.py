@@ -1,4 +1,4 @@
-"""Table of the stretches of a broker's log that the audit does not have."""
+"""Table of the periods of a broker's log that the audit does not have."""
 
 from __future__ import annotations
 

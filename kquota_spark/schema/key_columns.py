@@ -1,4 +1,4 @@
-"""Columns that several tables begin with."""
+"""Columns that several tables have in common."""
 
 from __future__ import annotations
 
@@ -26,13 +26,15 @@ BUCKET = (
 USER = string("user", "principal name without its type, as Kafka matches it; not sanitised")
 CLIENT_ID = string("client_id", "client.id as sent; may be empty")
 CLIENT = (BROKER_ID, QUOTA_TYPE, PRINCIPAL_TYPE, USER, CLIENT_ID)
-"""Whose requests a broker counts, and for which type of quota."""
+"""The client that a broker counts requests for, and the type of quota."""
 SOURCE = string(
     "source", "log: replayed from the request log; jmx: the broker's own rate, at the time of a sample"
 )
 
 FROM_LOG = "source = 'log'"
-"""SQL: rows of the request log."""
+"""SQL: condition for rows from the request log."""
 LOG_BEFORE_JMX = "qualify is_log or not bool_or(is_log) over (partition by broker_id, quota_type)"
-"""SQL behind a grouping by `is_log`: JMX counts only for what no log tells. A window over the groups is cheap, one over
-the rows is not."""
+"""SQL after a grouping by `is_log`: JMX counts only if the log has no rows.
+
+A window over the groups is cheap, one over the rows is not.
+"""

@@ -1,4 +1,4 @@
-"""What the quotas were at every moment, who led the partitions, and what enforcement planned, did and took back."""
+"""Tables of the quotas and partition leaders at every moment, and of what enforcement planned, did and reverted."""
 
 from __future__ import annotations
 

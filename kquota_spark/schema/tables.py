@@ -1,4 +1,4 @@
-"""The tables of the audit. One declaration each; `kquota doctor --schema` and the README print from here."""
+"""The tables of the audit, one declaration each; `kquota tables` prints them."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ POINT = (
     "struct<record_time_ms:bigint,log_time_ms:bigint,connection_hash:bigint,correlation_id:int,"
     "amount:bigint,observed_throttle_ms:int,kind:int,network_time_us:bigint>"
 )
-"""One request as the replay needs it; sorted in this very order. `kind` is `model.replay.replay.PointKind`."""
+"""One request as the replay needs it, sorted by its fields in order; `kind` is `model.measure.points.PointKind`."""
 
 LEFT_OUT = "left_out"
-"""Kind of a row of `requests` that stands for several lines."""
+"""Kind of a row of `requests` that replaces several lines."""
 
 REQUESTS = Table(
     "requests",
@@ -276,7 +276,7 @@ AGREEMENT_COUNTS = (
     bigint("jmx_within_1_percent", "of these, byte-rate at most 1 % from the decision's rate"),
     bigint("jmx_within_10_percent", "at most 10 %"),
 )
-"""Sums, so that days, buckets, types and brokers can be added up; a percentile could not."""
+"""Counts and sums, so that days, buckets, types and brokers can be added up; percentiles could not be added."""
 
 AGREEMENT = Table(
     "agreement",

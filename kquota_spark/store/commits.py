@@ -1,6 +1,6 @@
-"""Commits of files that workers wrote: of micro-batches, each once, and of rows that take the place of others.
+"""Commits files that workers wrote: each micro-batch once, and rows that replace others.
 
-Delta keeps the number of the newest micro-batch of each query with the table.
+The table's Delta log holds the number of the newest micro-batch of each query.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ _ATTEMPTS = 5
 
 
 class MicroBatch(NamedTuple):
-    """One micro-batch of one query; another checkpoint is another query, and numbers begin anew."""
+    """One micro-batch of one query; a new checkpoint is a new query, with numbers from 0."""
 
     query_id: str
     number: int
 
     @property
     def properties(self) -> CommitProperties:
-        """What a commit says of it."""
+        """The properties that a commit of it carries."""
         return CommitProperties(app_transactions=[Transaction(self.query_id, self.number)])
 
     def is_in(self, table: DeltaTable) -> bool:
-        """Whether it, or a later one of the same query, has been committed to a table as it was opened."""
+        """Whether it, or a later one of the same query, is committed in a snapshot of a table."""
         number = table.transaction_version(self.query_id)
         return number is not None and number >= self.number
 
@@ -61,9 +61,9 @@ class BatchCommits:
         self._table: DeltaTable | None = None
         self._is_seen = False
         self._synced = 0
-        """The newest version that the disk has, as far as this object made it."""
+        """The newest version that this object knows to be on disk."""
         self._own: tuple[int, MicroBatch] | None = None
-        """The version that the last commit of this object made, if nothing came in between."""
+        """The version that this object's last commit makes if no other commit comes in between, and its micro-batch."""
 
     def newest(self) -> DeltaTable:
         """The table as it is now."""
@@ -75,18 +75,18 @@ class BatchCommits:
         return self._table
 
     def version(self) -> int:
-        """That of the newest commit."""
+        """The version of the newest commit."""
         return self.newest().version()
 
     def has(self, batch: MicroBatch) -> bool:
-        """Whether a micro-batch has been committed, by this run or by one before."""
+        """Whether this run or an earlier one has committed a micro-batch."""
         return self.is_in(self.newest(), batch)
 
     def is_in(self, table: DeltaTable, batch: MicroBatch) -> bool:
-        """Whether a micro-batch, or a later one of the same query, has been committed to a table as it was opened.
+        """Whether a micro-batch, or a later one of the same query, is committed in a snapshot of a table.
 
-        To answer, deltalake reads each entry of the log since the last checkpoint, on an object store up to a hundred
-        requests. Nothing is read if the newest commit is the last one of this object.
+        deltalake reads each log entry since the last checkpoint for that: on an object store up to 100 requests.
+        Nothing is read if the newest commit is the last one of this object.
         """
         if self._own is not None and self._own[0] == table.version():
             own = self._own[1]
@@ -95,19 +95,22 @@ class BatchCommits:
         return batch.is_in(table)
 
     def made(self, version: int, batch: MicroBatch) -> None:
-        """Remember a commit: the version after the one that it was made on, and what it carries."""
+        """Remember a commit: the version that it makes if no other came in between, and its micro-batch."""
         self._own = (version, batch)
 
     def add(self, parts: Sequence[Part], batch: MicroBatch, *, is_news: bool = True) -> None:
-        """Commit files that were written for a micro-batch, once; files that come second are removed.
+        """Commit the files of a micro-batch once; if it is committed already, remove them.
 
-        The check and the commit are of the same version of the table. deltalake refuses the commit if another driver
+        The check and the commit use the same version of the table. deltalake refuses the commit if another driver
         has committed a micro-batch of this query since. An older one is never committed after a newer one.
 
-        deltalake takes an append for a reader of the whole table: it fails where a restatement or a compaction
-        has replaced rows since. The files of this micro-batch do not depend on those rows, so it is tried again.
+        deltalake treats an append as a reader of the whole table: it fails if a restatement or a compaction has
+        replaced rows since. The files of this micro-batch do not depend on those rows, so the commit is retried.
 
-        Followers of the table take the rows for new ones, if they are news.
+        Args:
+            parts: files that are written and not committed.
+            batch: the micro-batch.
+            is_news: whether followers of the table read the rows as new ones.
 
         Raises:
             CommitFailedError: other writers were faster each time.
@@ -124,7 +127,7 @@ class BatchCommits:
             is_first, table = next(attempts) == 1, self.newest()
             following = table.version() + 1
             if self.is_in(table, batch):
-                # An attempt before may have made the commit, and only its answer was lost.
+                # An earlier attempt may have made the commit, and only its answer was lost.
                 if is_first:
                     self.discard(parts)
                 return
@@ -141,18 +144,18 @@ class BatchCommits:
         self.sync(has_files=False)
 
     def sync(self, *, has_files: bool = True) -> None:
-        """Have the disk take what was committed since the last time; for `has_files` see `sync_commit`."""
+        """Flush the commits since the last call to the disk; for `has_files` see `sync_commit`."""
         if self._table is None or local_path(self._table.table_uri) is None:
-            return  # nothing was committed, or no request more than needed
+            return  # nothing was committed, or an object store: no unneeded requests
         table = self.newest()
         if table.version() > self._synced:
             sync_commit(table, first=self._synced + 1, has_files=has_files)
             self._synced = table.version()
 
     def require_there(self, parts: Sequence[Part]) -> None:
-        """Check once, before the first commit, that what workers wrote is where the table will look for it.
+        """Check once, before the first commit, that files of workers are where readers of the table expect them.
 
-        It is not if a worker wrote to a disk of its own, or if the libraries take the root for different places. A
+        They are not if a worker wrote to its own disk, or if the libraries resolve the root to different places. A
         commit would then name files that no reader finds.
 
         Raises:
@@ -162,7 +165,7 @@ class BatchCommits:
             return
         where = self.newest().table_uri
         is_local = local_path(where) is not None
-        # Each of an object store costs a request.
+        # On an object store each file costs a request.
         paths = [part.path for part in (parts if is_local else parts[:1])]
         found = DeltaStorageHandler(where, storage_options(self._settings)).get_file_info(paths)
         lost = [info.path for info in found if not info.is_file]
@@ -181,12 +184,12 @@ class BatchCommits:
                 files.delete_file(f"{root}/{part.path}")
 
     def rows_of(self, batch: MicroBatch) -> pa.Table | None:
-        """The rows of a micro-batch, from its own commit; None if the table's log does not tell of one."""
+        """The rows of a micro-batch, from its own commit; None if the table's log has no such commit."""
         paths = self.paths_of(batch)
         return None if paths is None else dataset_of(self._settings, self._declared, paths).to_table()
 
     def paths_of(self, batch: MicroBatch) -> list[str] | None:
-        """The files of a micro-batch, likewise."""
+        """The files of a micro-batch, from its own commit; None if the table's log has no such commit."""
         version = self._version_of(batch)
         if version is None:
             return None
@@ -194,7 +197,7 @@ class BatchCommits:
         return [action["add"]["path"] for action in actions if "add" in action]
 
     def _version_of(self, batch: MicroBatch) -> int | None:
-        """The version of the table that a micro-batch made; None if its log does not tell."""
+        """The version of the table that a micro-batch made; None if the table's log has no such commit."""
         from pyarrow import fs
 
         files, root = self._place()
@@ -215,10 +218,9 @@ class BatchCommits:
 
 
 def retried(commit: Callable[[], None]) -> None:
-    """Run a write that replaces rows; it reads what it replaces anew each time.
+    """Run a write that replaces rows, and retry it after a conflict; each attempt reads the rows again.
 
-    What conflicts with it: the fold into `violations`, a restatement and a compaction that touch the same files, and
-    appends to them.
+    Conflicts come from the fold into `violations`, and from restatements, compactions and appends of the same files.
 
     Raises:
         UserError: another writer was faster five times in a row.
@@ -233,17 +235,17 @@ def retried(commit: Callable[[], None]) -> None:
 
 
 def replace_rows(settings: Settings, declared: Table, parts: Sequence[Part], condition: str) -> None:
-    """Put the rows of files, which workers wrote, in the place of those for which a condition holds, in one commit.
+    """Replace the rows that match a condition by the rows of files that workers wrote, in one commit.
 
-    Delta's own writer for Spark asks whether there is a commit of that version, and then renames. That is safe within
-    one JVM only: on a local file system it replaces a commit that another process has made in between. deltalake puts a
-    file of the log in place only where there is none, so of two writers the second one is told so.
+    Delta's own writer for Spark checks whether a commit of that version exists, and then renames its file. That is safe
+    only within one JVM: on a local file system it replaces a commit that another process makes in between. deltalake
+    never replaces a log file: of two writers the second one gets an error.
 
     Args:
         settings: where the tables are.
         declared: the table.
-        parts: not committed; they are gone afterwards.
-        condition: SQL of deltalake. It has to hold for the new rows too.
+        parts: files that are not committed; they are removed afterwards.
+        condition: SQL of deltalake; it has to hold for the new rows too.
 
     Raises:
         UserError: other writers changed the same rows five times in a row.
@@ -264,7 +266,7 @@ def replace_rows(settings: Settings, declared: Table, parts: Sequence[Part], con
 
 
 def add_rows(settings: Settings, declared: Table, parts: Sequence[Part]) -> None:
-    """Commit files, written and not committed, as rows that no follower of the table takes for new ones."""
+    """Commit written files as rows that followers of the table do not read as new ones."""
     if parts:
         once = MicroBatch(uuid.uuid4().hex, 0)
         BatchCommits(settings, declared).add(parts, once, is_news=False)

@@ -24,22 +24,22 @@ _WRITTEN_BY_THE_JOB: tuple[Table, ...] = (
 )  # fmt: skip
 _FIRST_VERSION = 1
 _PROPERTIES = {VIOLATIONS.name: {"delta.targetFileSize": "524288"}}
-"""A merge writes a file again as soon as one of its episodes goes on.
+"""Delta properties by table: small files for `violations`, because a merge rewrites each file with an open episode.
 
-In files of some thousand rows most soon hold ended episodes only. In one file per date, each micro-batch would write
-all episodes of the day again.
+Most files of some thousand rows soon hold only ended episodes. With one file per date, each micro-batch would
+rewrite all episodes of the day.
 """
 
 
 def create_tables(settings: Settings) -> None:
-    """Create what is missing, and add the columns that tables of an older release do not have.
+    """Create missing tables, and add missing columns to tables of an older release.
 
     Raises:
         UserError: a table cannot be created or extended, or a newer release made it.
     """
     for declared in _WRITTEN_BY_THE_JOB:
         create_table(settings, declared)
-    # MEASURE looks into the rules, also where nobody has watched the quotas yet.
+    # MEASURE reads the rules, even if no watcher of the quotas has run yet.
     open_rules_table(settings.tables, QUOTA_RULES, storage_options(settings))
 
 
@@ -71,7 +71,7 @@ def _extend(table: DeltaTable, declared: Table, path: str) -> None:
             f"table {declared.name} at {path} was made by a newer release (schema {version}, this one writes "
             f"{SCHEMA_VERSION}): use that release, or give tables: another path"
         )
-    # Both by way of Delta's own types: Arrow names the elements of a list in more than one way.
+    # Both are converted through Delta's own types: Arrow has more than one name for the elements of a list.
     wanted = _arrow(Schema.from_arrow(declared.arrow_schema()))
     found = _arrow(table.schema())
     if not _is_within(pa.struct(found), pa.struct(wanted)):
@@ -86,12 +86,12 @@ def _extend(table: DeltaTable, declared: Table, path: str) -> None:
     if not properties.items() <= table.metadata().configuration.items():
         table.alter.set_table_properties(properties, raise_if_not_exists=False)
     if version < SCHEMA_VERSION:
-        # Last: a start that is cut off before this does it again.
+        # Last: if a start is cut off before this, the next one repeats it.
         table.alter.set_table_properties({VERSION_PROPERTY: str(SCHEMA_VERSION)}, raise_if_not_exists=False)
 
 
 def _properties(declared: Table) -> dict[str, str]:
-    """Properties of how the files of a table are written; tables of an older release get them too."""
+    """Properties for writing the files of a table; tables of an older release get them too."""
     skipped_by = {"delta.dataSkippingStatsColumns": ",".join(declared.skip_by)}
     return skipped_by | _PROPERTIES.get(declared.name, {})
 
@@ -102,7 +102,7 @@ def _arrow(schema: Schema) -> pa.Schema:
 
 
 def _is_within(old: pa.DataType, new: pa.DataType) -> bool:
-    """Whether a type is the other one, or lacks some of its struct's fields."""
+    """Whether the old type equals the new one, or lacks only some fields of its structs."""
     if pa.types.is_list(old) and pa.types.is_list(new):
         return _is_within(old.value_type, new.value_type)
     if pa.types.is_struct(old) and pa.types.is_struct(new):
@@ -119,14 +119,14 @@ def _version(table: DeltaTable) -> int:
 
 
 ARCHIVED = "file:"
-"""How the topic of a row begins that `kquota backfill` took from a file."""
+"""Prefix of the topic in rows that `kquota backfill` read from a file."""
 _FROM_KAFKA = "select 1 from requests where cluster_id = ? and topic not like 'file:%' limit 1"
 
 
 def has_rows(settings: Settings, name: str, source: str | None = None) -> bool:
-    """Whether a table holds anything of this cluster that the job could write again; archived files are not of that.
+    """Whether a table holds rows of this cluster that the job could write twice; rows of archived files do not count.
 
-    In a table that two queries write only a source may count, `log` or `jmx`.
+    If `source` is `log` or `jmx`, only its rows count: two queries write some of the tables.
     """
     table = delta_table(settings, name)
     if pa.table(table.get_add_actions()).num_rows == 0:
@@ -136,7 +136,7 @@ def has_rows(settings: Settings, name: str, source: str | None = None) -> bool:
     is_meant = pc.field("cluster_id") == settings.cluster_id
     if source is not None:
         is_of_source = pc.field("source") == source
-        # A release that had no JMX said nothing of it.
+        # A release without JMX wrote no source.
         is_meant &= is_of_source | pc.field("source").is_null() if source == "log" else is_of_source
     dataset = table.to_pyarrow_dataset(filesystem=arrow_files(table))
     rows = dataset.scanner(columns=["cluster_id"], filter=is_meant)

@@ -1,6 +1,6 @@
-"""Has a local disk take what was written: after a power failure no file that a table names is empty or missing.
+"""Flushes written files to a local disk: after a power failure no file that a table names is empty or missing.
 
-Neither Arrow nor deltalake does that. An object store has taken an object when it answers, so nothing is done there.
+Neither Arrow nor deltalake does that. An object store has stored an object when it answers, so it needs no flush.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _LAST_CHECKPOINT = "_last_checkpoint"
 
 
 def sync_files(files: Iterable[Path], *also: Path) -> None:
-    """Have the disk take files, then the folders that name them, then further folders.
+    """Flush files to the disk, then the folders that contain them, then further folders.
 
     Raises:
-        OSError: the disk cannot take them.
+        OSError: the disk cannot store them.
     """
     written = list(files)
     for path in dict.fromkeys([*written, *(file.parent for file in written), *also]):
@@ -36,36 +36,36 @@ def sync_files(files: Iterable[Path], *also: Path) -> None:
 
 
 def sync_commit(table: DeltaTable, *, first: int | None = None, has_files: bool = True) -> None:
-    """Have the disk take the newest commits of a table: the files that they name, and then their log entries.
+    """Flush the newest commits of a table to the disk: the files that they name, and then their log entries.
 
-    Every commit of ours is followed by this, so that nobody is told of one that a power failure can take back.
+    This follows every commit of ours, so that nothing is reported that a power failure can undo.
 
     Args:
-        table: as it is after the commit.
-        first: the first version to take; None for the newest alone.
-        has_files: False where the writers of the files have done it.
+        table: the table after the commit.
+        first: the first version to flush; None for the newest alone.
+        has_files: False if the writers of the files have flushed them.
 
     Raises:
-        OSError: the disk cannot take them.
+        OSError: the disk cannot store them.
     """
     root, newest = local_path(table.table_uri), table.version()
     if root is None:
         return
     log, versions = root / "_delta_log", range(newest if first is None else first, newest + 1)
-    # Another process may have cleaned the log since.
+    # Another process may have trimmed the log since.
     entries = [path for version in versions if (path := log / f"{version:020}.json").exists()]
     checkpoints = [path for each in versions if (path := log / f"{each:020}.checkpoint.parquet").exists()]
     if has_files:
         # The folder of a date may be new.
         sync_files([file for entry in entries for file in _added(root, entry)], root)
-    # Old entries that a checkpoint holds may be gone already: it comes first.
+    # The checkpoint comes first: old entries that it holds may be removed already.
     sync_files([*checkpoints, *([log / _LAST_CHECKPOINT] if checkpoints else []), *entries])
     if newest == 0:  # the folders of a new table
         sync_files([log, root])
 
 
 def _added(root: Path, entry: Path) -> list[Path]:
-    """The files that a commit added, as far as nobody has removed them since."""
+    """The files that a commit added, without those that have been removed since."""
     actions = map(json.loads, entry.read_text(encoding="utf-8").splitlines())
     paths = (root / unquote(action["add"]["path"]) for action in actions if "add" in action)
     return [path for path in paths if path.exists()]

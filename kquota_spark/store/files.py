@@ -1,4 +1,4 @@
-"""Files of a snapshot of a Delta table, and the SQL with which DuckDB reads them under the declared schema."""
+"""The files of a Delta table's snapshot, and the SQL for DuckDB to read them with the declared schema."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ _READABLE_FEATURES = {"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
 
 @dataclass(frozen=True, slots=True)
 class TableFile:
-    """A file of a snapshot; its path as the Delta log has it."""
+    """A file of a snapshot; its path as the Delta log names it."""
 
     path: str
     newest_ms: int | None
-    """From the statistics of the Delta log; None where they are missing."""
+    """The newest time in it, epoch ms, from the statistics of the Delta log; None without statistics."""
 
 
 def files_of(delta: DeltaTable, time_column: str | None) -> list[TableFile]:
-    """The files of a snapshot, with the newest time that each holds."""
+    """The files of a snapshot, each with its newest time in `time_column`; None for no such column."""
     actions = delta.get_add_actions(flatten=True)
     paths = actions.column("path").to_pylist()
     statistic = f"max.{time_column}"
@@ -54,7 +54,7 @@ def paths_within(delta: DeltaTable, column: str, low: ValueT, high: ValueT) -> l
     Args:
         delta: the snapshot.
         column: a column with statistics; without them all files are returned.
-        low: the least value, of the column's own type: a number, a text or a time with UTC.
+        low: the least value, of the column's own type: a number, a text or a time in UTC.
         high: the end of the range, exclusive.
     """
     actions = delta.get_add_actions(flatten=True)
@@ -70,10 +70,10 @@ def paths_within(delta: DeltaTable, column: str, low: ValueT, high: ValueT) -> l
 
 
 def dataset_of(where: str, storage: dict[str, str] | None, table: Table, paths: Collection[str]) -> Any:
-    """Files of a table, as pyarrow reads them from an object store; a compaction may have replaced them since.
+    """The pyarrow dataset of some files of a table, also of files that a compaction has replaced since.
 
     Args:
-        where: URI of the table.
+        where: path or URI of the table.
         storage: deltalake's options.
         table: its declaration.
         paths: as the Delta log names them.
@@ -94,7 +94,7 @@ def dataset_of(where: str, storage: dict[str, str] | None, table: Table, paths: 
 
 
 def unreadable_features(delta: DeltaTable) -> str:
-    """What only Spark can read of how a table is written; empty if nothing."""
+    """The table features that only Spark can read, separated by commas; empty for none."""
     unknown = set(delta.protocol().reader_features or ()) - _READABLE_FEATURES
     if not unknown and "delta.columnMapping.mode" in delta.metadata().configuration:
         return "columnMapping"
@@ -108,12 +108,12 @@ def _epoch_ms(time: datetime | int | None) -> int | None:
 
 
 def file_path(table: Path, path: str) -> str:
-    """Delta writes paths URL-encoded, relative to the table unless it is a clone."""
+    """The path of a file that the Delta log names: URL-encoded, and relative to the table unless it is a clone."""
     return unquote(urlsplit(path).path) if path.startswith("file:") else str(table / unquote(path))
 
 
 def glob_escaped(path: str) -> str:
-    """A path in which DuckDB sees no pattern."""
+    """A path with its wildcards escaped, so that DuckDB takes it literally."""
     return "".join(f"[{char}]" if char in "*?[" else char for char in path)
 
 
@@ -128,19 +128,22 @@ def _sql_type(ddl: str) -> str:
 
 
 def empty_sql(table: Table) -> str:
-    """No rows, with the columns of the table."""
+    """SQL for no rows, with the columns of the table."""
     columns = [f'null::{_sql_type(column.type)} as "{column.name}"' for column in _flat(table.columns)]
     return f"select {', '.join(columns)} where false"
 
 
 def dataset_sql(table: Table) -> str:
-    """Reads `dataset_NAME`, which pyarrow reads."""
+    """SQL that reads `dataset_NAME`, a dataset of pyarrow."""
     columns = ", ".join(f'"{column.name}"' for column in _flat(table.columns))
     return f"select {columns} from dataset_{table.name}"  # noqa: S608 - names of the schema
 
 
 def files_sql(table: Table) -> str:
-    """Reads `files_NAME`; partition columns stand in the path only, which Spark and delta-rs write alike."""
+    """SQL that reads the files of the variable `files_NAME`.
+
+    Partition columns are only in the path, which Spark and delta-rs write alike.
+    """
     schema, selected = [], []
     for column in _flat(table.columns):
         name, sql_type = column.name, _sql_type(column.type)

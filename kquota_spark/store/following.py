@@ -1,8 +1,8 @@
-"""Follows the log of a Delta table commit by commit: which files are new since the last look.
+"""Follows the log of a Delta table commit by commit: which files are new since the last call.
 
-A look costs one small JSON file a commit, however large the table is. Commits that change rows that were there
-(`kquota restate`, retention) are passed over, as the job's own streams do (`skipChangeCommits`), and so are those that
-only move rows to other files (OPTIMIZE).
+A call reads one small JSON file per commit, however large the table is. It skips commits that change existing rows
+(`kquota restate`, retention), like the job's own streams (`skipChangeCommits`). It also skips commits that only move
+rows to other files (OPTIMIZE).
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 _MOST_COMMITS = 200
-"""Of one look; the rest waits for the next one."""
+"""Maximum commits read per call; the next call reads the rest."""
 _TOO_FAR = KEPT_ENTRIES // 2
-"""Commits behind; further back than that nothing is read again, the log may not reach there."""
+"""Maximum commits behind: beyond it the following begins again, because the log may not reach that far."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewCommits:
-    """What a look found."""
+    """The new commits that one call found."""
 
     paths: tuple[str, ...]
     """Files with new rows, as the log names them."""
     newest_ms: int | None
-    """The newest time in them by their statistics; None if those do not tell."""
+    """The newest time in them, epoch ms, from their statistics; None if those do not hold it."""
     is_fresh: bool
-    """The following has just begun, or begun again: what the table held before is not in `paths`."""
+    """The following has just begun, or begun again: files that the table already held are not in `paths`."""
     version: int
 
 
 class DeltaCommits:
-    """The log of one table, from its newest version on; the statistics may tell the maximum of a column of time."""
+    """The log of one table, from its newest version on; `newest_ms` is taken from `time_column`, if one is named."""
 
     def __init__(self, settings: Settings, name: str, time_column: str = "") -> None:
         self._settings = settings
@@ -50,7 +50,7 @@ class DeltaCommits:
         self._read_through: int | None = None
 
     def look(self) -> NewCommits | None:
-        """What was committed after what was `read`; None where there is no such table.
+        """The commits after those marked as `read`; None if there is no such table.
 
         Raises:
             UserError: the log cannot be read.
@@ -64,7 +64,7 @@ class DeltaCommits:
                 through = min(version, before + _MOST_COMMITS)
                 try:
                     added = [add for number in range(before + 1, through + 1) for add in self._added(number)]
-                except FileNotFoundError:  # the log was cleaned meanwhile
+                except FileNotFoundError:  # the log was trimmed meanwhile
                     return NewCommits((), None, is_fresh=True, version=version)
         except MissingTableError:
             self._table = self._read_through = None
@@ -77,17 +77,17 @@ class DeltaCommits:
         return NewCommits(paths, max(times, default=None), is_fresh=False, version=through)
 
     def read(self, found: NewCommits) -> None:
-        """What a look found has been taken over: the next one goes on behind it."""
+        """Mark commits as read: the next call continues after them."""
         self._read_through = found.version
 
     @property
     def read_through(self) -> int | None:
-        """The newest version that was read; None before the first look."""
+        """The newest version that was read; None before the first one."""
         return self._read_through
 
     def _version(self) -> int:
         if self._table is not None:
-            # One that was made anew is older than what is known of it.
+            # A recreated table has a lower version than the opened one.
             try:
                 with delta_errors(self._name):
                     self._table.update_incremental()
@@ -105,7 +105,7 @@ class DeltaCommits:
 
 
 def _newest_ms_of(add: dict[str, Any], column: str) -> int | None:
-    """The largest time of a file, epoch ms, from the statistics of its `add` action; None if they do not tell."""
+    """The newest time of a file, epoch ms, from the statistics of its `add` action; None if they do not hold it."""
     newest = json.loads(add.get("stats") or "{}").get("maxValues", {}).get(column)
     if isinstance(newest, str):
         return round(datetime.fromisoformat(newest).timestamp() * 1_000)

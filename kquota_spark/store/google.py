@@ -1,4 +1,4 @@
-"""Google's object store with a key file, for Arrow: its own class takes none, so deltalake's client opens the files."""
+"""Google's object store with a key file, for Arrow: its own class takes no key file, so deltalake opens the files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyarrow import fs
 
 
 class _WithBytes:
-    """A file of deltalake that takes what Arrow writes: buffers, where deltalake wants bytes."""
+    """A file of deltalake that accepts the buffers that Arrow writes; deltalake itself expects bytes."""
 
     def __init__(self, file: Any) -> None:
         self._file = file
@@ -24,10 +24,10 @@ class _WithBytes:
 
 
 class _Files(DeltaStorageHandler):
-    """deltalake's files, which Arrow can write to."""
+    """deltalake's file system, made writable for Arrow."""
 
     def open_output_stream(self, path: str, metadata: Mapping[str, str] | None = None) -> pa.PythonFile:
-        """A file to write; an object is there when the file was closed."""
+        """A file to write; the object exists after the file is closed."""
         made = self._handler.open_output_stream(path, None if metadata is None else dict(metadata))
         return pa.PythonFile(_WithBytes(made), mode="w")  # type: ignore[arg-type]
 

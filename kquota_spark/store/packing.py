@@ -1,12 +1,12 @@
-"""Puts small files of a table together: the same rows in fewer files, in a commit that followers pass over.
+"""Merges small files of a table: the same rows in fewer files, in a commit that followers skip.
 
-deltalake's own `optimize.compact` takes whole partitions, and of two at the same time it takes both: each row is there
-twice. Here the files are chosen, and the commit is refused if any other came since the table was looked at. Then the
-table is looked at again: a file that another writer has replaced is never put back.
+deltalake's own `optimize.compact` takes whole partitions. It accepts two compactions at the same time, and then each
+row is there twice. Here the caller chooses the files, and the commit is refused if any other came since the table was
+read. Then the table is read again: a file that another writer has replaced is never put back.
 
-Files are packed by number, as they come, and not by the hour: neither a clock nor the trigger matters. Files of one
-level become a file of the next one. So a row is written once more per level, and a date has at most some `_MANY` files
-of each level, besides large ones.
+Files are packed by number and not by the hour, so that neither a clock nor the trigger matters. Files of one level
+become a file of the next one. Each level rewrites a row once. Besides large files, a date has about `_MANY` files of
+each level at most.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from kquota_spark.store.parts import Part, PartWriter, dataset_of
 from kquota_spark.store.storage import committed, delta_table
 
 _MANY = 60
-"""Files of one level and date that become one: five minutes of files of the default trigger."""
+"""Files of one level and date that become one: those of five minutes with the default trigger."""
 _MOST_FILES = 500
 _MOST_BYTES = 128 << 20
 _LARGE_BYTES = 64 << 20
-"""A file of so many bytes is left as it is."""
+"""Size from which a file is left as it is."""
 _ATTEMPTS = 20
 _ROWS_AT_ONCE = 10_000
 _OPEN = "null_count.end_time"
@@ -49,11 +49,11 @@ class File(NamedTuple):
     size: int
     written_ms: int
     rows: int | None
-    """None if the log does not say."""
+    """None if the log does not contain it."""
 
     @property
     def level(self) -> int:
-        """0 for a file as it was written, or packed by another program; one more each time it is packed."""
+        """How often its rows were packed: 0 for a new file, or one that another program packed."""
         match = _LEVEL.fullmatch(self.path)
         return int(match[1]) if match else 0
 
@@ -61,7 +61,7 @@ class File(NamedTuple):
 def small_files(table: DeltaTable) -> list[File]:
     """The files of a table with event dates that are not large, oldest first.
 
-    Those of open episodes are left out: each micro-batch that such an episode goes on in writes its file again.
+    Files with open episodes are left out: each micro-batch that continues such an episode rewrites its file.
     """
     actions = pa.table(table.get_add_actions(flatten=True))
     names = actions.schema.names
@@ -81,11 +81,11 @@ def small_files(table: DeltaTable) -> list[File]:
 
 
 def due(files: Iterable[File]) -> list[File]:
-    """Files that are many enough to be packed now: of one date and level, oldest first; none if there are not."""
+    """The files of one date and level that should be packed now, oldest first; none if no level has enough."""
     by_level: dict[tuple[str, int], list[File]] = defaultdict(list)
     for file in files:
         by_level[file.event_date, file.level].append(file)
-    # The newest date first: it is the one that is written to and read.
+    # The newest date first: the job writes to it, and most queries read it.
     for _, found in sorted(by_level.items(), key=lambda item: (item[0][0], -item[0][1]), reverse=True):
         if len(found) >= _MANY:
             return next(bins(found, _MOST_FILES))
@@ -93,9 +93,9 @@ def due(files: Iterable[File]) -> list[File]:
 
 
 def bins(files: Sequence[File], most: int) -> Iterator[list[File]]:
-    """The files in their order, in groups that may be packed into one file each; a group of one is left out.
+    """The files in their order, in groups to pack into one file each; a group of one is left out.
 
-    A group has at most so many files, and is no longer than a large file may get.
+    A group has at most `most` files and `_MOST_BYTES` bytes.
     """
     group, size = list[File](), 0
     for file in files:
@@ -110,7 +110,7 @@ def bins(files: Sequence[File], most: int) -> Iterator[list[File]]:
 
 
 def pack(settings: Settings, declared: Table, files: Sequence[File]) -> bool:
-    """Pack files of one date into one; False if another writer has replaced one of them meanwhile.
+    """Pack files of one date into one; return False if another writer has replaced one of them meanwhile.
 
     Raises:
         OSError: a file cannot be read or written.
@@ -119,7 +119,7 @@ def pack(settings: Settings, declared: Table, files: Sequence[File]) -> bool:
     parts = _written(settings, declared, files)
     is_done = _replaced(settings, declared, files, parts)
     if not is_done:
-        # After an error it is not known whether they were committed: they stay.
+        # After an error this is not reached: they may have been committed, so they stay.
         BatchCommits(settings, declared).discard(parts)
     return is_done
 
@@ -142,7 +142,7 @@ def _written(settings: Settings, declared: Table, files: Sequence[File]) -> list
 
 
 def _replaced(settings: Settings, declared: Table, files: Sequence[File], parts: Sequence[Part]) -> bool:
-    """Commit, unless one of the files is not in the table any more."""
+    """Commit, unless one of the old files is not in the table any more; return whether the commit was made."""
     at_ms, table = now_ms(), delta_table(settings, declared.name)
     actions: list[Any] = [
         AddAction(part.path, part.size, {"event_date": part.event_date}, part.written_ms, False, part.stats)
@@ -160,14 +160,14 @@ def _replaced(settings: Settings, declared: Table, files: Sequence[File], parts:
         table.update_incremental()
         held = set(pa.table(table.get_add_actions())["path"].to_pylist())
         if not old <= held:
-            # An attempt before may have made the commit, and only its answer was lost.
+            # An earlier attempt may have made the commit, and only its answer was lost.
             return new <= held
         table.create_write_transaction(
             actions,
             mode="append",
             schema=declared.arrow_schema(),
             partition_by=list(declared.partition_by),
-            # deltalake must not decide whether another commit matters: of two compactions it takes both.
+            # deltalake must not decide whether another commit conflicts: it accepts two compactions of the same files.
             commit_properties=CommitProperties(max_commit_retries=0),
         )
         return True

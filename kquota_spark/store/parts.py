@@ -1,7 +1,7 @@
-"""Writes rows of a table as Parquet files where the rows are; the driver commits them by their names.
+"""Writes rows of a table as Parquet files on the machine that holds them; the driver commits the files by name.
 
-So no row travels through the driver, however many there are, and a commit costs the same for one row and a million.
-What is written and not committed is no part of the table: `kquota maintain` removes it.
+So no row passes through the driver, and a commit of a million rows costs the same as one of a single row. Files that
+are not committed are not part of the table: `kquota maintain` removes them.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ _PARTITION = "event_date"
 
 
 class Part(NamedTuple):
-    """One file, as an `add` action of Delta names it."""
+    """One file, with the fields of Delta's `add` action."""
 
     path: str
-    """Below the table."""
+    """Relative to the table."""
     size: int
     event_date: str
     rows: int
     stats: str
-    """JSON, as Delta has it."""
+    """JSON in Delta's form."""
     written_ms: int
 
 
 def dataset_of(settings: Settings, table: Table, paths: Sequence[str]) -> ds.Dataset:
-    """The rows of files, one at least, of a table that is partitioned by event_date; committed or not."""
+    """The rows of at least one file of a table that is partitioned by event_date; committed or not."""
     files, root = file_system(settings, place_of(settings.tables, table.name))
     return ds.dataset(
         [f"{root}/{path}" for path in paths],
@@ -54,10 +54,10 @@ def dataset_of(settings: Settings, table: Table, paths: Sequence[str]) -> ds.Dat
 
 
 class PartWriter:
-    """Takes batches of rows of a table that is partitioned by event_date, and writes a file for each date."""
+    """Writes batches of rows of a table that is partitioned by event_date: one file per date."""
 
     def __init__(self, settings: Settings, table: Table, name: str = "part") -> None:
-        """Write nothing yet; the names of the files begin with `name`."""
+        """Prepare, and write nothing yet; the names of the files begin with `name`."""
         self._table, self._name = table, name
         self._files, self._root = file_system(settings, place_of(settings.tables, table.name))
         self._local = local_place_of(settings.tables, table.name)
@@ -65,11 +65,11 @@ class PartWriter:
         self._schema = pa.schema([field for field in declared if field.name != _PARTITION])
         self._waiting: dict[date, list[pa.RecordBatch]] = {}
         self._rows: Counter[date] = Counter()
-        """Rows that wait."""
+        """Number of waiting rows by date."""
         self._open: dict[date, _OpenPart] = {}
 
     def write(self, rows: pa.RecordBatch) -> None:
-        """Take rows with the columns of the table."""
+        """Add rows with the columns of the table."""
         dates = rows.column(_PARTITION)
         days: list[Any] = pc.unique(dates).to_pylist()
         for day in days:
@@ -81,7 +81,7 @@ class PartWriter:
                 self._flush(day)
 
     def close(self) -> Iterator[Part]:
-        """The files; each is complete, and on the disk, when it is named."""
+        """Yield the files; each is complete and on the disk by then."""
         for day in list(self._waiting):
             self._flush(day)
         for day, part in self._open.items():
@@ -111,7 +111,7 @@ class PartWriter:
 
 
 class _OpenPart:
-    """A file that is being written, and what Delta may leave it out by."""
+    """A file that is being written, and its statistics, by which readers may skip it."""
 
     def __init__(self, path: str, writer: pq.ParquetWriter, columns: tuple[str, ...]) -> None:
         self.path, self.rows = path, 0
@@ -131,7 +131,7 @@ class _OpenPart:
                 self._bounds[name] = min(low, found["min"]), max(high, found["max"])
 
     def close(self) -> str:
-        """Its statistics, when it is complete."""
+        """Complete the file; return its statistics as JSON."""
         self._writer.close()
         lows = {name: _as_stat(low) for name, (low, _) in self._bounds.items()}
         highs = {name: _as_stat(high) for name, (_, high) in self._bounds.items()}
@@ -141,7 +141,7 @@ class _OpenPart:
 
 
 def _as_stat(value: Any) -> Any:
-    """Times to the millisecond; ours are whole seconds or milliseconds."""
+    """A value for the statistics; times as text to the millisecond, as ours are whole seconds or milliseconds."""
     if hasattr(value, "isoformat"):
         return value.strftime("%Y-%m-%dT%H:%M:%S.") + f"{value.microsecond // 1_000:03}Z"
     return value

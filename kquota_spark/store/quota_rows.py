@@ -1,7 +1,7 @@
-"""Rows of `quota_rules`: the rules, and one row per source that says through when the source is known.
+"""Rows of `quota_rules`: the rules, and one row per source with the time through which it is known.
 
 They share the table so that one commit writes both. `level` 0 marks the row of a source, and only this module tests for
-it. SQL reads the views `rules` and `quota_sources`, which are there wherever the table was opened.
+it. SQL reads the views `rules` and `quota_sources`, which exist whenever the table is open.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ VIEWS = {
 }
 """Views of the opened table, by name."""
 KNOWN_THROUGH = "select epoch_ms(max(known_through)) from quota_sources where cluster_id = ?"
-"""SQL: all edits of a cluster up to here have been seen, epoch ms; null if no source ever said so."""
+"""SQL for the time through which all edits of a cluster have been seen, epoch ms; null if no source recorded one."""
 OF_SOURCES = f"level = {SOURCE_LEVEL}"
 """The rows of sources, as a predicate of deltalake's writer."""
 
@@ -37,7 +37,7 @@ def source_filter() -> list[tuple[str, str, Any]]:
 
 
 def is_of_sources(path: str) -> bool:
-    """Whether a file of the table holds rows of sources; they are written every second, the others with an edit."""
+    """Whether a file of the table holds rows of sources, which are written every second; rules only with an edit."""
     return path.startswith(f"level={SOURCE_LEVEL}/")
 
 
@@ -50,7 +50,7 @@ def only_rules() -> pc.Expression:
 
 
 def known_through_ms(rows: Iterable[Mapping[str, Any]]) -> int | None:
-    """Through when a cluster's sources are known, from its rows, epoch ms; None if no source ever said so."""
+    """The time through which a cluster's sources are known, from its rows, epoch ms; None if no source recorded one."""
     return max((row["known_through"] for row in rows if row["known_through"] is not None), default=None)
 
 
@@ -60,7 +60,7 @@ def rules_of_clients(rows: Iterable[Mapping[str, Any]]) -> Iterable[Mapping[str,
 
 
 def stretch_of(row: Mapping[str, Any]) -> RuleStretch:
-    """The stretch in a row of `quota_rules`, times in epoch ms."""
+    """The period of unchanged quotas in a row of `quota_rules`, times in epoch ms."""
     values: dict[AnyKey, float] = {key: row[key.value] for key in QuotaKey if row[key.value] is not None}
     entity = Entity.parse(row["entity"])
     times_ms = (row["valid_from"], row["valid_to"])
@@ -68,10 +68,10 @@ def stretch_of(row: Mapping[str, Any]) -> RuleStretch:
 
 
 def cluster_in(clusters: Iterable[str], settings: Settings, where: str) -> str:
-    """Which of the clusters of a table is meant: the only one, else that of the settings.
+    """The cluster of a table to use: its only one, else that of the settings.
 
     Raises:
-        UserError: there is none, or not that one.
+        UserError: the table has no cluster, or several without that of the settings.
     """
     held = sorted(set(clusters))
     if not held:

@@ -1,9 +1,9 @@
 """Reads the Delta tables without Spark or a JVM: deltalake lists the files of a snapshot, DuckDB reads them.
 
-DuckDB opens the parquet files itself and not through pyarrow's dataset: on 2,000 small files (a table that
-nobody optimised) that is 0.3 s against 3.5 s. It is told the declared schema by column name, so that files
-of an older release without a column read as null, and Spark's INT96 times as UTC. Queries return times as
-epoch milliseconds (`epoch_ms(second)`): DuckDB's own values with a zone need pytz, which we do not install.
+DuckDB opens the parquet files itself and not through pyarrow's dataset. On 2,000 small files (a table that nobody
+optimised) this takes 0.3 s instead of 3.5 s. DuckDB gets the declared schema by column name. So a column that files of
+an older release lack reads as null, and Spark's INT96 times read as UTC. Queries return times as epoch milliseconds
+(`epoch_ms(second)`): DuckDB's own values with a zone need pytz, which we do not install.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ _TIME_COLUMN = {
     "decisions": "second",
     "jmx_samples": "sample_time_ms",
 }
-"""Tables that are append-only in time: whole files older than asked for are left out by their statistics."""
+"""Time column of tables that are append-only in time: by its statistics, files older than asked for are left out."""
 _MEMORY_LIMIT = "2GB"
 _NOT_UTF8 = "cannot encode str as UTF-8"
-"""What DuckDB says of a parameter; some of its versions let Python's own error through."""
+"""Part of DuckDB's error for a parameter; some of its versions let Python's own error through."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a query returned."""
+    """The result of a query."""
 
     columns: tuple[str, ...]
     rows: list[tuple[Any, ...]]
@@ -66,17 +66,17 @@ class Result:
 
 
 class Tables:
-    """Opened tables, each a view of the same name for `query`; a snapshot, so later commits are not seen.
+    """Opened tables, each a view of the same name for `query`; they are snapshots, without later commits.
 
     Columns of structs (`usage.points`) are left out. Use `open_tables`.
     """
 
     def __init__(self, settings: Settings, most_s: float | None = None) -> None:
-        """Open none of them yet.
+        """Start DuckDB, and open no table yet.
 
         Args:
-            settings: where they are.
-            most_s: after so many seconds queries end with a `SlowError`; None for no limit.
+            settings: where the tables are.
+            most_s: seconds after which queries end with a `SlowError`; None for no limit.
         """
         import duckdb
 
@@ -91,7 +91,7 @@ class Tables:
             config={
                 "memory_limit": _MEMORY_LIMIT,
                 "temp_directory": self._spill.name,
-                # Nothing is ever fetched from the network on the side.
+                # DuckDB must not download extensions by itself.
                 "autoinstall_known_extensions": False,
                 "autoload_known_extensions": False,
             }
@@ -113,13 +113,13 @@ class Tables:
         self._make_visible(name, self._delta_table(name), newer_than_ms)
 
     def follow(self, name: str, last_ms: int) -> bool:
-        """Make the newest stretch of a table visible; called again, at the cost of what was committed since.
+        """Make the newest period of a table visible; a repeated call reads only the commits since.
 
-        Files that hold only rows older than that are left out; the query still has to filter.
+        Files that hold only older rows are left out; the query still has to filter.
 
         Args:
             name: a table of `schema.tables` that is append-only in time.
-            last_ms: length of the stretch, up to the newest row.
+            last_ms: length of the period, ms, up to the newest row.
 
         Returns:
             Whether the table is at another version than at the last call.
@@ -157,7 +157,7 @@ class Tables:
 
         Args:
             name: a table of `schema.tables`.
-            paths: as the Delta log names them; one that is not there any more is an error of the query.
+            paths: as the Delta log names them; the query fails for one that was removed meanwhile.
 
         Raises:
             UserError: the table is missing or cannot be read.
@@ -172,7 +172,7 @@ class Tables:
         if not paths:
             source = table_files.empty_sql(table)
         elif local is None:
-            # Object stores: slower, but with deltalake's own credentials and file system.
+            # Object stores: slower, but deltalake's own credentials and file system work.
             self._duckdb.register(f"dataset_{table.name}", dataset())
             source = table_files.dataset_sql(table)
         else:
@@ -188,7 +188,7 @@ class Tables:
                 self._executed(f'create or replace view "{view}" as {sql}')
 
     def open_if_there(self, name: str, newer_than_ms: int | None = None) -> bool:
-        """`open`, unless it was opened before; without the table an empty view, and False."""
+        """Open a table unless it is open; return False, after making an empty view, if it does not exist."""
         if name in self._newest_ms:
             return True
         if self.location(name) is not None:
@@ -201,7 +201,7 @@ class Tables:
         """Run SQL on the opened tables.
 
         Args:
-            sql: text of ours, never of a user; times as `epoch_ms(...)`.
+            sql: our own text, never a user's; times as `epoch_ms(...)`.
             parameters: values for its `?`.
 
         Raises:
@@ -213,7 +213,7 @@ class Tables:
             return Result(columns, cursor.fetchall())
 
     def arrow(self, sql: str, parameters: Sequence[object] = ()) -> pa.Table:
-        """`query` with columns of Arrow for its result."""
+        """`query`, with the result as columns of Arrow."""
         with self._said_by_us():
             found: pa.Table = self._duckdb.sql(sql, params=list(parameters)).to_arrow_table()
         return found
@@ -224,7 +224,7 @@ class Tables:
 
     @contextmanager
     def _said_by_us(self) -> Iterator[None]:
-        """What DuckDB cannot do, as an error for users."""
+        """Turn errors of DuckDB into errors for users."""
         import duckdb
 
         self._check_time()
@@ -273,7 +273,7 @@ class Tables:
         self.close()
 
     def location(self, name: str) -> str | None:
-        """The path or URI of a table; None where there is none."""
+        """The path or URI of a table; None if it does not exist."""
         from deltalake import DeltaTable
 
         where = self._where(name)
@@ -313,7 +313,7 @@ class Tables:
 
 
 def open_tables(settings: Settings, *names: str, newer_than_ms: int | None = None) -> Tables:
-    """Open tables for `query`; see `Tables.open` for arguments and errors."""
+    """The named tables, open for `query`; see `Tables.open` for arguments and errors."""
     tables = Tables(settings)
     try:
         for name in names:
@@ -329,8 +329,8 @@ def query(settings: Settings, names: Iterable[str], sql: str, parameters: Sequen
 
     Args:
         settings: where the tables are.
-        names: of the tables that the query reads.
-        sql: text of ours, never of a user; times as `epoch_ms(...)`.
+        names: the tables that the query reads.
+        sql: our own text, never a user's; times as `epoch_ms(...)`.
         parameters: values for its `?`.
     """
     with open_tables(settings, *names) as tables:
@@ -338,5 +338,5 @@ def query(settings: Settings, names: Iterable[str], sql: str, parameters: Sequen
 
 
 def utc_text(time_ms: int) -> str:
-    """`2026-11-21 05:40:48 UTC`, for messages."""
+    """A time for messages: `2026-11-21 05:40:48 UTC`."""
     return datetime.fromtimestamp(time_ms // 1_000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -1,4 +1,4 @@
-"""Rows as Python has them, and the Arrow columns of a table; times are epoch milliseconds in Python."""
+"""Converts rows between Python values and the Arrow columns of a table; times are epoch milliseconds in Python."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kquota_spark.model.quotas.entities import DEFAULT, AnyEntity, Entity, Name
 from kquota_spark.schema.columns import Table
 
 _AT_ONCE = 10_000
-"""Rows that are Python's at a time: 200,000 of them would take a quarter of a gigabyte."""
+"""Rows held as Python values at a time: 200,000 of them would take a quarter of a gigabyte."""
 
 
 def arrow_rows(table: Table, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
@@ -35,7 +35,7 @@ def _part(schema: pa.Schema, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
 
 
 def rows_in_ms(table: pa.Table) -> list[dict[str, Any]]:
-    """The rows of Arrow columns."""
+    """Rows of Arrow columns as Python values; times in epoch milliseconds."""
     for index, column in enumerate(table.schema):
         if pa.types.is_timestamp(column.type):
             as_ms = table.column(index).cast(pa.timestamp("ms", tz="UTC"), safe=False).cast(pa.int64())
@@ -45,7 +45,7 @@ def rows_in_ms(table: pa.Table) -> list[dict[str, Any]]:
 
 
 def entity_columns(entity: AnyEntity) -> dict[str, Any]:
-    """The columns of `schema.quota_tables.ENTITY`."""
+    """The columns of `schema.quota_tables.ENTITY` for one entity."""
     columns = {"entity": str(entity), "level": entity.level}
     if isinstance(entity, Entity):
         columns |= {"user": _name_or_none(entity.user), "client_id": _name_or_none(entity.client_id)}

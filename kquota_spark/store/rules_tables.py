@@ -1,6 +1,7 @@
 """Writes `quota_changes` and `quota_rules` with the deltalake package: no Spark, no JVM.
 
-Changes are written first, then the rules derived from them, anew at each start: a crash in between repairs itself.
+Changes are written first, then the rules derived from them. Each start derives all rules again, so that a crash in
+between is repaired.
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ Source = Literal["zookeeper", "admin", "file"]
 _TIDY_INTERVAL_S = 600
 _COMMIT_ATTEMPTS = 10
 _MOST_NAMED = 1_000
-"""Entities that a commit names; if more have changed, it replaces the rules of all."""
+"""Maximum entities that a commit names; if more have changed, it replaces the rules of all."""
 _EDIT = ("entity", "key", "version", "changed_at", "changed_before")
 _MOST_FILES = 50
-"""Of `quota_changes`: it gets one with each second in which somebody edits quotas."""
+"""Maximum files of `quota_changes` before compaction; it gets one per second in which somebody edits quotas."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +52,10 @@ class NodeProblem:
 
 
 class RulesTables:
-    """The two tables as far as one cluster goes, with the history that they hold in memory.
+    """The rows of one cluster in both tables, with its history in memory.
 
-    Brokers act on an edit `apply_lag_ms` after it. A stored `known_through` after this clock's `now_ms`, epoch ms, was
-    written by a wrong clock and says nothing.
+    Brokers act on an edit `apply_lag_ms` after it. A stored `known_through` later than `now_ms` of this clock, epoch
+    ms, was written by a wrong clock and is ignored.
 
     Raises:
         UserError: the tables cannot be opened or created.
@@ -82,10 +83,10 @@ class RulesTables:
         self._of_source = [("cluster_id", "=", cluster_id), ("source", "in", sources)]
         self.changes, self.observed_ms, self.problems = self._read_changes()
         self.newest_edit_ms = _newest_ms(self.changes)
-        """The latest time that an edit is recorded with, epoch ms; `observed_ms` is when each one was seen."""
+        """The latest time of a recorded edit, epoch ms; `observed_ms` holds when each one was seen."""
         self.known_through_ms = self._read_known_through(now_ms)
         self._edited: set[AnyEntity] | None = None
-        """Entities whose rules have not been written yet; None before the first time: all of them."""
+        """Entities with rules still to write; None before the first write: all of them."""
 
     def append(
         self, changes: Sequence[QuotaChange], problems: Sequence[NodeProblem], observed_at_ms: int
@@ -110,10 +111,10 @@ class RulesTables:
         self.problems.update({problem.node: (problem.version, problem.problem) for problem in problems})
 
     def mend(self, changes: Sequence[QuotaChange]) -> int:
-        """Replace the times of edits in `quota_changes`; `write_rules` must follow. How many were replaced.
+        """Replace the times of edits in `quota_changes`; return how many were replaced. `write_rules` must follow.
 
         Args:
-            changes: those of `changes` in the same order, some with other times.
+            changes: the edits of the attribute `changes` in the same order, some with other times.
         """
         pairs = zip(self.changes, changes, strict=True)
         mended = {_edit(was): now for was, now in pairs if _edit(was) != _edit(now)}
@@ -143,9 +144,9 @@ class RulesTables:
         return len(mended)
 
     def write_rules(self, known_through_ms: int | None) -> None:
-        """Write what has changed and the source's own row in one commit; None leaves known_through as it was.
+        """Write the changed rules and the source's own row in one commit; None leaves known_through as it was.
 
-        The first time it writes all stretches. Later it writes those of edited entities.
+        The first call writes the rules of all entities. Later calls write those of edited entities.
         """
         edited, predicate = self._edited, self._mine
         changes: Iterable[QuotaChange] = self.changes
@@ -166,9 +167,9 @@ class RulesTables:
             self.tidy()
 
     def write_file(self, changes: Sequence[QuotaChange], observed_at_ms: int) -> None:
-        """Write the timeline of a quota file, which knows everything, through the end of time.
+        """Write the timeline of a quota file. A file is complete, so it is known through the end of time.
 
-        The rules are the file's. An edit taken out of the file stays in `quota_changes`, as a record.
+        The rules are those of the file. An edit that was removed from the file stays in `quota_changes`, as a record.
         """
         recorded = set(self.changes)
         self.append([change for change in changes if change not in recorded], (), observed_at_ms)
@@ -179,7 +180,7 @@ class RulesTables:
         self._tidied_at_s = time.monotonic()
         try:
             with delta_errors(f"{QUOTA_RULES.name}: old files were not removed"):
-                # Without hours, the table's deletedFileRetentionDuration counts; vacuum takes whole hours only.
+                # Without hours, the table's deletedFileRetentionDuration applies; vacuum takes whole hours only.
                 self._rules_table.vacuum(dry_run=False, enforce_retention_duration=False)
                 self._rules_table.cleanup_metadata()
                 self._changes_table.update_incremental()
@@ -187,14 +188,14 @@ class RulesTables:
                     self._changes_table.optimize.compact()
                     sync_commit(self._changes_table)
         except UserError as error:
-            # Old files do no harm, and the next round takes them too.
+            # Old files do no harm, and the next call removes them too.
             _log.warning("%s", error)
 
     def _write_rules(
         self, rules: Iterable[RuleStretch], known_through_ms: int | None, predicate: str
     ) -> None:
         if known_through_ms is not None:
-            # The newest word counts, also where it is an earlier time: the clock was ahead before.
+            # The newest value counts, even if it is an earlier time: the clock was ahead before.
             self.known_through_ms = known_through_ms
         rows = chain([self._source_row()], map(self._rule_row, rules))
         self._replace_rules(rows, predicate)
@@ -202,7 +203,7 @@ class RulesTables:
     def _unrecorded(
         self, changes: Sequence[QuotaChange], problems: Sequence[NodeProblem], at_ms: int, *, is_first: bool
     ) -> list[dict[str, Any]]:
-        """Rows to append. A commit that failed may have been made, and only its answer lost: so the table is asked."""
+        """Rows to append. A failed commit may have been made, with only its answer lost: a retry reads the table."""
         recorded: set[QuotaChange] = set()
         told: Mapping[str, tuple[int, str]] = {}
         if not is_first:
@@ -217,7 +218,7 @@ class RulesTables:
         ]
 
     def _replace_rules(self, rows: Iterable[dict[str, Any]], predicate: str) -> None:
-        """Replace the rows of `predicate`; again if another cluster's watcher was faster."""
+        """Replace the rows that match `predicate`; retry if another cluster's watcher was faster."""
         data, attempts = arrow_rows(QUOTA_RULES, rows), count(1)
 
         def write() -> None:
@@ -312,13 +313,13 @@ def _newest_ms(changes: Iterable[QuotaChange]) -> int:
 
 
 def _edit(change: QuotaChange) -> tuple[Any, ...]:
-    """The columns of `_EDIT`, which tell an edit from all others."""
+    """The values of the columns `_EDIT`, which identify an edit."""
     times = change.version, change.changed_at_ms, change.changed_before_ms
     return (str(change.entity), change.key.value, *times)
 
 
 def open_rules_table(root: str, table: Table, storage: dict[str, str] | None) -> DeltaTable:
-    """A table of the watch, made if it is not there.
+    """Open a table of the watch, and create it if it is missing.
 
     Raises:
         UserError: it cannot be opened or created.

@@ -1,6 +1,6 @@
-"""Tables and checkpoints: where they are, what each library has to be told to reach them, and what fails there.
+"""Tables and checkpoints: their paths, the options with which each library reaches them, and their errors.
 
-Each path or URI is built here, from a root of the settings and a name. Only `store` knows deltalake's own errors.
+Each path or URI is built here, from a root of the settings and a name. Only `store` handles deltalake's own errors.
 """
 
 from __future__ import annotations
@@ -43,29 +43,32 @@ def trimmed(root: str) -> str:
 
 
 def place_of(root: str, name: str) -> str:
-    """The path or URI of a table, the checkpoint of a query, or a file beside them, by its name."""
+    """The path or URI of a table, of a query's checkpoint, or of a file beside them, by its name."""
     return f"{root.rstrip('/')}/{name}"
 
 
 def local_place_of(root: str, name: str) -> Path | None:
-    """The same as a path of this machine; None for an object store."""
+    """The result of `place_of` as a path of this machine; None for an object store."""
     local = local_path(root)
     return None if local is None else local / name
 
 
 def hadoop_place(root: str, name: str) -> str:
-    """The same for Spark, whose plain paths are of `fs.defaultFS`: on a cluster that may be another file system."""
+    """The result of `place_of` for Spark, with `file:` before a local path.
+
+    Spark reads a plain path in `fs.defaultFS`, which may be another file system on a cluster.
+    """
     local = local_place_of(root, name)
     return place_of(root, name) if local is None else f"file:{local.absolute()}"
 
 
 def storage_options(settings: Settings) -> dict[str, str] | None:
-    """What deltalake takes; None leaves it to the environment."""
+    """The options for deltalake; None leaves them to the environment."""
     return dict(settings.storage_options) or None
 
 
 def delta_table(settings: Settings, name: str, version: int | None = None) -> DeltaTable:
-    """A table as deltalake opens it; its errors are deltalake's."""
+    """A table opened by deltalake, which raises its own errors; `version` None for the newest."""
     from deltalake import DeltaTable
 
     where = place_of(settings.tables, name)
@@ -73,7 +76,7 @@ def delta_table(settings: Settings, name: str, version: int | None = None) -> De
 
 
 def delta_table_if_there(settings: Settings, name: str) -> DeltaTable | None:
-    """The same; None where there is no such table."""
+    """The newest version of a table; None if it does not exist."""
     from deltalake.exceptions import TableNotFoundError
 
     with suppress(TableNotFoundError):
@@ -82,14 +85,14 @@ def delta_table_if_there(settings: Settings, name: str) -> DeltaTable | None:
 
 
 def log_actions(settings: Settings, name: str, version: int) -> list[dict[str, Any]]:
-    """What a commit of a table did, from its log."""
+    """The actions of one commit of a table, from its log."""
     files, path = file_system(settings, place_of(settings.tables, f"{name}/_delta_log/{version:020}.json"))
     with files.open_input_stream(path) as stream:
         return [json.loads(line) for line in stream.read().splitlines()]
 
 
 def _s3_file_system(settings: Settings) -> fs.FileSystem:
-    """S3 as Arrow reads it; what is not set comes from the environment."""
+    """S3 as a file system of Arrow; options that are not set come from the environment."""
     from pyarrow import fs
 
     options = {name.lower(): value for name, value in settings.storage_options.items()}
@@ -104,7 +107,7 @@ def _s3_file_system(settings: Settings) -> fs.FileSystem:
 
 
 def _azure_file_system(settings: Settings, account: str) -> fs.FileSystem:
-    """Azure as Arrow reads it; without a key or a token the login comes from the environment."""
+    """Azure as a file system of Arrow; without a key or a token the login comes from the environment."""
     from pyarrow import fs
 
     options = {name.lower(): value for name, value in settings.storage_options.items()}
@@ -112,9 +115,9 @@ def _azure_file_system(settings: Settings, account: str) -> fs.FileSystem:
 
 
 def _google_file_system(settings: Settings, path: str) -> tuple[fs.FileSystem, str]:
-    """Google as Arrow reads it, and the path there; without a key file the login comes from the environment.
+    """Google as a file system of Arrow, and the path in it; without a key file the login comes from the environment.
 
-    Arrow's own class takes no key file, so with one it is deltalake's, which begins below the bucket.
+    Arrow's own class takes no key file. With one it is deltalake's, where paths begin below the bucket.
     """
     from pyarrow import fs
 
@@ -127,10 +130,10 @@ def _google_file_system(settings: Settings, path: str) -> tuple[fs.FileSystem, s
 
 
 def file_system(settings: Settings, place: str) -> tuple[fs.FileSystem, str]:
-    """Where a path or URI is, for Arrow.
+    """The Arrow file system of a path or URI, and the path in it.
 
     Raises:
-        OSError: Arrow knows no such file system.
+        OSError: Arrow has no such file system.
     """
     from pyarrow import fs
 
@@ -148,7 +151,7 @@ def file_system(settings: Settings, place: str) -> tuple[fs.FileSystem, str]:
 
 
 def _azure_options(settings: Settings, name: str, value: str) -> dict[str, str]:
-    """A key or a token under Hadoop's names, which hold the host of the account."""
+    """A key or a token under Hadoop's names, which contain the host of the account."""
     roots = (settings.tables, settings.checkpoints)
     hosts = {azure_account(root)[1] for root in roots if scheme_of(root) == "abfss"}
     if name == AZURE_KEY:
@@ -158,7 +161,7 @@ def _azure_options(settings: Settings, name: str, value: str) -> dict[str, str]:
 
 
 def hadoop_options(settings: Settings) -> dict[str, str]:
-    """The same for Spark: S3's options under Hadoop's names, and those that are Hadoop's already (`fs.*`)."""
+    """The storage options for Spark: translated to Hadoop's names, with Hadoop's own (`fs.*`) as they are."""
     found: dict[str, str] = {}
     for name, value in settings.storage_options.items():
         if name.startswith("fs."):
@@ -171,7 +174,7 @@ def hadoop_options(settings: Settings) -> dict[str, str]:
             found["fs.gs.auth.type"] = "SERVICE_ACCOUNT_JSON_KEYFILE"
             found["fs.gs.auth.service.account.json.keyfile"] = value
     if "fs.s3a.endpoint" in found:
-        # An endpoint of one's own has no host name per bucket, as a rule.
+        # A custom endpoint usually has no host name per bucket.
         found.setdefault("fs.s3a.path.style.access", "true")
         is_plain = found["fs.s3a.endpoint"].startswith("http://")
         found.setdefault("fs.s3a.connection.ssl.enabled", str(not is_plain).lower())
@@ -179,10 +182,10 @@ def hadoop_options(settings: Settings) -> dict[str, str]:
 
 
 def arrow_files(table: DeltaTable) -> fs.FileSystem | None:
-    """The file system for reading a table through Arrow; None for an object store, where deltalake's own has to do.
+    """The file system for reading a local table through Arrow; None for an object store, which needs deltalake's own.
 
-    deltalake's is written in Python. A thread of Arrow that is still in it when the process ends is cut off, and the
-    process aborts with it: in one of ten runs of a command.
+    deltalake's is written in Python. If a thread of Arrow is still in it when the process ends, the process aborts:
+    in one of ten runs of a command.
     """
     from pyarrow import fs
 
@@ -203,12 +206,12 @@ def delta_errors(what: str, *also: type[Exception]) -> Iterator[None]:
     """Turn errors of Delta and of the storage into ours: `{what}: {reason}`.
 
     Args:
-        what: could not be done, e.g. `table usage cannot be read`.
+        what: what failed, e.g. `table usage cannot be read`.
         also: further errors that the block may raise for a damaged table.
 
     Raises:
         MissingTableError: there is no such table.
-        OvertakenError: a commit came second.
+        OvertakenError: another writer committed first.
         UserError: any other of these errors.
     """
     from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
@@ -223,7 +226,7 @@ def delta_errors(what: str, *also: type[Exception]) -> Iterator[None]:
 
 
 def committed(commit: Callable[[], ResultT], attempts: int) -> ResultT:
-    """Run a commit, and run it again whenever another writer was faster; it has to read anew what it replaces.
+    """Run a commit, and retry it if another writer was faster; each attempt has to read again what it replaces.
 
     Raises:
         CommitFailedError: another writer was faster each time.

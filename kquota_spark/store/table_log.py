@@ -1,9 +1,10 @@
-"""The log of a table: it stays short, so that a commit costs the same however old the table is.
+"""Keeps the log of a table short, so that a commit costs the same however old the table is.
 
-On a local disk each commit of deltalake lists the whole `_delta_log` three times, and a look at the table once. That is
-2.5 ms per 1,000 entries and commit. So commits of the job leave the log alone (`Table.log_properties`), and its driver
-trims the log beside them: by number and not by time, so that neither the trigger nor a clock matters. `kquota maintain`
-removes what is older than the retention from all logs, those of tables that nobody trims included.
+On a local disk each commit of deltalake lists the whole `_delta_log` three times, and each opening of the table once.
+That is 2.5 ms per 1,000 entries and commit. So commits of the job do not clean the log (`Table.log_properties`), and
+its driver trims the log beside them. It trims by number and not by time, so that neither the trigger nor a clock
+matters. `kquota maintain` removes entries older than the retention from the logs of all tables, also of those that no
+driver trims.
 """
 
 from __future__ import annotations
@@ -21,17 +22,17 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 KEPT_ENTRIES = 500
-"""Newest commits of a table that stay in its log: 40 minutes at the default trigger. Followers are seconds behind."""
+"""Newest commits that stay in a table's log: 40 minutes at the default trigger. Followers are seconds behind."""
 KEPT_ON_STORES = 20_000
-"""The same on an object store: a day. A listing begins behind an entry there, so a long log slows no commit down."""
+"""The same on an object store: a day. Listings begin after a given entry there, so a long log slows no commit down."""
 _MOST_REMOVED = 10_000
-"""Maximum entries that one call removes; on an object store each is a request."""
+"""Maximum entries that one call removes; on an object store each costs a request."""
 _ENTRY = re.compile(r"(\d{20})\.(json|checkpoint\.parquet)")
 _ATTEMPTS = 5
 
 
 def set_log_properties(table: DeltaTable, declared: Table) -> None:
-    """Give a table the properties that its declaration has about the log, if an older release made it without them."""
+    """Set the log properties of a table's declaration, if an older release created it without them."""
 
     def change() -> None:
         table.update_incremental()
@@ -45,19 +46,19 @@ def set_log_properties(table: DeltaTable, declared: Table) -> None:
 
 
 def may_be_older(table: DeltaTable) -> bool:
-    """Whether there may be newer commits than those of a snapshot; on a local disk without listing the log."""
+    """Whether a table may have newer commits than a snapshot of it; on a local disk this does not list the log."""
     root, version = local_path(table.table_uri), table.version()
     if root is None:
         return True
     own, following = (root / "_delta_log" / f"{number:020}.json" for number in (version, version + 1))
-    # A log that was trimmed beyond the snapshot has neither: its oldest entries go first.
+    # A log that was trimmed beyond the snapshot has neither: the oldest entries are removed first.
     return following.exists() or not own.exists()
 
 
 def trim_log(settings: Settings, name: str) -> int:
-    """Remove entries that a checkpoint holds which has `KEPT_ENTRIES` newer commits; how many were removed.
+    """Remove the entries before the newest checkpoint with `KEPT_ENTRIES` newer commits; return how many.
 
-    On an object store it has `KEPT_ON_STORES`.
+    On an object store the number is `KEPT_ON_STORES`.
 
     Raises:
         OSError: the log cannot be listed, or an entry cannot be removed.
@@ -71,7 +72,7 @@ def trim_log(settings: Settings, name: str) -> int:
     newest = max((int(match[1]) for _, match in matches if match[2] == "json"), default=0)
     whole = [int(match[1]) for _, match in matches if match[2] != "json"]
     first_kept = max((version for version in whole if version <= newest - kept), default=0)
-    # Oldest first: a call that is cut off leaves no hole.
+    # Oldest first: a call that is cut off leaves no gap.
     old = sorted(info.path for info, match in matches if int(match[1]) < first_kept)[:_MOST_REMOVED]
     for path in old:
         with suppress(FileNotFoundError):  # another process may clean too

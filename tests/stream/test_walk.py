@@ -99,7 +99,7 @@ class Walk:
 
     def run(self) -> None:
         """Work through what has arrived."""
-        run(start_query(self._spark, self._settings, LOG, is_once=True, say=print))
+        run(start_query(self._spark, self._settings, LOG, is_once=True, notice=print))
 
     def fail(self, moment: str) -> None:
         """Run, and fail at a moment if it comes."""

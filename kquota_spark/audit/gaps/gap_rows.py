@@ -1,7 +1,7 @@
-"""Rows of `log_gaps`: appended once each, put together when their files are many, and found without reading old ones.
+"""Rows of `log_gaps`: each is appended once, many small files become one, and old files are not read.
 
 Each reason has files of its own, so statistics of files are enough to find both kinds of rows. Beginnings of logs count
-however old they are. Gaps count for as long as verdicts may depend on them.
+at any age. Gaps count as long as verdicts may depend on them.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from kquota_spark.store.storage import OvertakenError, committed, delta_errors, 
 _BEGINNINGS = (MID_STREAM, BROKER_START)
 _ATTEMPTS = 5
 _MOST_FILES = 50
-"""Maximum small files of one reason in `log_gaps` before they are put together: each new gap adds one."""
+"""Maximum number of small files of one reason in `log_gaps` before they become one; each new gap adds a file."""
 _FULL_ROWS = 1_000
-"""A file with so many rows is not small. It is written anew only if a small one has gaps as old as its own."""
+"""Number of rows from which a file is not small. It is rewritten only if a small one has gaps as old as its own."""
 
 
 class LogGap(NamedTuple):
@@ -46,10 +46,10 @@ def write_gaps(settings: Settings, gaps: list[LogGap]) -> list[LogGap]:
 
     Args:
         settings: where the table is, and the cluster.
-        gaps: found by this look; some may be in the table already.
+        gaps: the gaps that were found; some may be in the table already.
 
     Returns:
-        Those that were written.
+        The gaps that were written.
 
     Raises:
         UserError: the table cannot be read or written.
@@ -61,10 +61,10 @@ def write_gaps(settings: Settings, gaps: list[LogGap]) -> list[LogGap]:
 
 
 def _appended(settings: Settings, reason: str, gaps: list[LogGap]) -> list[LogGap]:
-    """Append the gaps of one reason that are not in the table yet; those that were appended.
+    """Append the gaps of one reason that are not in the table yet; returns these gaps.
 
-    Each append carries the next number. Of two drivers that append at the same time deltalake refuses the second one,
-    which then looks again.
+    Each append carries the next number. If two drivers append at the same time, deltalake refuses the second one, which
+    then reads the table again.
     """
     path, writer = place_of(settings.tables, LOG_GAPS.name), f"{LOG_GAPS.name} {settings.cluster_id}"
 
@@ -90,10 +90,10 @@ def _appended(settings: Settings, reason: str, gaps: list[LogGap]) -> list[LogGa
 
 
 def _compact(settings: Settings, reason: str) -> None:
-    """Put the small files of one reason together if they are many, unless another driver does.
+    """Make one file of the small files of one reason if they are many, unless another driver does.
 
-    Rows are written anew: of two of deltalake's own compactions at the same time it takes both, and each row twice.
-    Full files of older gaps are not opened.
+    The rows are rewritten. With deltalake's own compaction, two at the same time would both succeed, and each row would
+    be there twice. Full files of older gaps are not opened.
     """
     path = place_of(settings.tables, LOG_GAPS.name)
     with suppress(OvertakenError), delta_errors(f"{path}: its files cannot be put together"):
@@ -119,7 +119,7 @@ def _compact(settings: Settings, reason: str) -> None:
 
 
 def _not_in(settings: Settings, table: DeltaTable, gaps: list[LogGap]) -> list[LogGap]:
-    """Those that a version of the table does not have; a log has one beginning."""
+    """The gaps that a version of the table does not have; a log has only one beginning."""
     known = {
         LogGap(row["broker_id"], row["from_time"], row["to_time"], row["reason"])
         for row in rows_in_ms(_rows_in(settings, files_since(table, min(gap.to_ms for gap in gaps))))
@@ -134,16 +134,16 @@ def _not_in(settings: Settings, table: DeltaTable, gaps: list[LogGap]) -> list[L
 
 
 def files_since(table: DeltaTable, from_ms: int | None) -> set[str]:
-    """Files that may have the beginning of a log, or a gap that ends at this time or later, epoch ms; None for none.
+    """Files that may have the beginning of a log, or a gap that ends at `from_ms` (epoch ms) or later.
 
-    The beginnings are some rows per broker, however old the table is.
+    With None, only the files of beginnings. These are a few rows per broker, however old the table is.
     """
     found = {path for reason in _BEGINNINGS for path in paths_within(table, "reason", *_only(reason))}
     return found if from_ms is None else found.union(paths_within(table, "to_time", *_since(from_ms)))
 
 
 def _only(text: str) -> tuple[str, str]:
-    """The range that has this text alone, its end exclusive."""
+    """The range that contains only this text, its end exclusive."""
     return text, f"{text}\0"
 
 

@@ -1,7 +1,7 @@
-"""Decides when the driver checks for gaps: at its start, and when a micro-batch has written what may be one.
+"""Decides when the driver checks for gaps: at its start, and when a micro-batch may have written one.
 
-The next start finds what a crash between the two has left out. A check in a micro-batch opens only files that this run
-has written.
+If a crash prevents the check after a micro-batch, the next start finds its gaps. A check in a micro-batch opens only
+files that this run has written.
 """
 
 from __future__ import annotations
@@ -20,51 +20,51 @@ from kquota_spark.model.replay.log_beginning import BrokerLines, Restarts
 from kquota_spark.schema.gap_tables import BROKER_RESTART
 
 _NOTED_EVERY = KEPT_BATCHES - 2
-"""Micro-batches: what they covered is looked up before the checkpoint forgets it. A start has few to look through."""
+"""Maximum micro-batches between two checks: the checkpoint still has all of them, and a start has few to check."""
 _newest_ms = attrgetter("newest_ms")
 
 
 class WrittenLines(Protocol):
-    """What a task reports of the lines that it has written."""
+    """The report of a task about the lines that it has written."""
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """`gaps`: reports of shippers that lines are lost, and `cut`: lines that were cut."""
+        """Numbers by name: `gaps`, messages of shippers that lines are lost, and `cut`, lines that were cut."""
 
     @property
     def brokers(self) -> Iterable[int]:
-        """Whose requests, those out of time left out."""
+        """Brokers with a request, not counting requests out of time."""
 
     @property
     def beating(self) -> Iterable[int]:
-        """Whose heartbeats, likewise."""
+        """Brokers with a heartbeat, not counting heartbeats out of time."""
 
     @property
     def lines(self) -> Iterable[BrokerLines]:
-        """Signs of restarts in them."""
+        """Signs of restarts in the lines."""
 
     @property
     def spans(self) -> Iterable[tuple[str, int, int, int, int]]:
-        """Topic, partition, first and last offset, and how many."""
+        """Topic, partition, first and last offset, and number of lines."""
 
 
 class GapWatch:
-    """Looks for gaps at the driver's start, and when a micro-batch gives a reason."""
+    """Checks for gaps at the driver's start, and when a micro-batch gives a reason."""
 
     def __init__(self, settings: Settings, say: Callable[[str], None]) -> None:
         self._settings, self._say = settings, say
         self._restarts = Restarts()
         self.on_restart: Callable[[], None] = lambda: None
-        """Called when a broker has started anew, perhaps with other settings."""
+        """Called when a broker has restarted, perhaps with other settings."""
         self._seen: set[tuple[int, bool]] = set()
-        """Brokers of which lines are known, each with True for requests and False for heartbeats."""
+        """Brokers with known lines, each with True for requests and False for heartbeats."""
         self._since_noted: list[str] = []
         self._not_noted = 0
         self._next: dict[tuple[str, int], int] = {}
         self._recording = threading.Lock()
 
     def record(self, look: Look | None = None) -> None:
-        """Write what is new, and say so."""
+        """Write the new gaps, and print a line for each cause."""
         with self._recording:
             for note in record_gaps(self._settings, look):
                 self._say(note)
@@ -78,13 +78,13 @@ class GapWatch:
         paths: Sequence[str] | None,
         version: Callable[[], int],
     ) -> None:
-        """`record` after lines of a new broker, lost or cut lines, offsets without a line, or a restart.
+        """Call `record` after lines of a new broker, lost or cut lines, offsets without a line, or a restart.
 
         Args:
-            reports: of the tasks of a micro-batch.
-            number: the micro-batch.
-            paths: the files that it has in `requests`; None where the log of the table does not name them any more.
-            version: returns that of the table with these files.
+            reports: reports of the tasks of a micro-batch.
+            number: number of the micro-batch.
+            paths: its files in `requests`; None if the log of the table no longer names them.
+            version: returns the version of the table with these files.
         """
         seen = {(broker_id, False) for each in reports for broker_id in each.beating}
         seen |= {(broker_id, True) for each in reports for broker_id in each.brokers}
@@ -98,17 +98,17 @@ class GapWatch:
         self._since_noted += paths or ()
         self._not_noted += 1
         has_rows = has_gaps or not seen <= self._seen
-        # The less is left to look through, the sooner the next start is under way.
+        # The fewer micro-batches are unchecked, the faster the next start is.
         if has_rows or is_short or restarts or self._not_noted >= _NOTED_EVERY:
             self._seen |= seen
-            # Rows that had been committed before this run were looked through at its start.
+            # The start of this run has checked the rows that were committed before it.
             rows = (paths or ()) if has_rows else ()
             offsets = () if not is_short else None if paths is None else self._since_noted
             self.record(Look(number, rows, offsets, version(), restarts))
             self._since_noted, self._not_noted = [], 0
 
     def _is_short(self, spans: Iterable[tuple[str, int, int, int, int]]) -> bool:
-        """Whether offsets are missing in a partition, or may be between this micro-batch and the one before."""
+        """Whether a partition lacks offsets, or may lack some between this micro-batch and the one before."""
         is_short = False
         by_place = groupby(sorted(spans), key=lambda span: span[:2])
         for (topic, partition), found in by_place:

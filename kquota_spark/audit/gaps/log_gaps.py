@@ -1,6 +1,6 @@
-"""Writes `log_gaps`, which each micro-batch judges by: lines that are missing, and where each log begins.
+"""Writes `log_gaps`, by which each micro-batch judges: lines that are missing, and where each log begins.
 
-`gap_watch` says when. What older files say of a broker before its first request is in the note beside the checkpoint.
+`gap_watch` decides when. A note beside the checkpoint holds what older files show of a broker before its first request.
 """
 
 from __future__ import annotations
@@ -54,7 +54,10 @@ _EARLIEST = """
 select min(case kind when 'gap' then record_time_ms else log_time_ms end) from requests
 where kind in ('gap', 'unreadable') and cluster_id = $1
 """
-"""Epoch ms. A row of `log_gaps` that ends before it neither is one of these gaps nor covers one of these lines."""
+"""Earliest end of a gap or time of an unreadable line, epoch ms.
+
+A row of `log_gaps` that ends earlier is none of these gaps and covers none of these lines.
+"""
 _CUT = """
 select broker_id, min(log_time_ms) from requests
 where kind = 'unreadable' and log_time_ms is not null and api_key is null and broker_id is not null
@@ -84,14 +87,14 @@ qualify row_number() over (
 
 
 class Look(NamedTuple):
-    """What a micro-batch gives a reason to look at: files of `requests`, as its log names them.
+    """What a check after a micro-batch reads: files of `requests`, as the log of the table names them.
 
     Attributes:
-        number: the micro-batch.
-        rows: files with rows to look through.
-        offsets: see `lost_offsets`.
-        version: of the table with these files.
-        restarts: what the lines tell.
+        number: number of the micro-batch.
+        rows: files with rows to check.
+        offsets: files with lines, see `lost_offsets`.
+        version: version of the table with these files.
+        restarts: restarts that the lines show.
     """
 
     number: int
@@ -102,12 +105,12 @@ class Look(NamedTuple):
 
 
 def record_gaps(settings: Settings, look: Look | None = None) -> list[str]:
-    """Write the rows that `log_gaps` does not have yet; what there is to say of them, a line for each cause.
+    """Write the rows that `log_gaps` does not have yet; returns a line for the operator for each cause.
 
-    Without a `look` all is looked through that the note does not name.
+    If no micro-batch is given, this checks everything that the note does not cover.
 
     Raises:
-        UserError: a table or a note cannot be read or written; what is missing is found by the next call.
+        UserError: a table or a note cannot be read or written; the next call finds what is missing.
     """
     if look is None:
         compared = lost_offsets(settings)
@@ -116,7 +119,7 @@ def record_gaps(settings: Settings, look: Look | None = None) -> list[str]:
         compared = lost_offsets(settings, look.number, look.offsets)
         unseen = Unseen(look.version, tuple(look.rows))
     found, heard_from_ms = _in_rows(settings, unseen)
-    # After a crash losses and restarts are found a second time.
+    # After a crash, losses and restarts are found a second time.
     found += [LogGap(*around, loss.reason) for loss in compared.losses for around in loss.brokers]
     found += () if look is None else look.restarts
     if found:
@@ -151,7 +154,7 @@ def _horizon_s(settings: Settings) -> float:
 
 
 def _in_rows(settings: Settings, unseen: Unseen) -> tuple[list[LogGap], dict[int, int]]:
-    """What the rows say that were not looked through before, and `heard_from` after them."""
+    """Gaps in the rows that were not checked before, and the value of `heard_from` after these rows."""
     heard_from_ms = heard_from(settings)
     if unseen.paths == ():
         return [], heard_from_ms
@@ -172,12 +175,12 @@ def _in_rows(settings: Settings, unseen: Unseen) -> tuple[list[LogGap], dict[int
 
 
 def _judged(settings: Settings, sql: str) -> str:
-    """With the lines that only the clock of this machine has set aside: `restate` judges them."""
+    """SQL that includes the lines which only the clock of this machine has set aside: `restate` judges them."""
     return sql.format(set_aside=set_aside(clock_skew_ms(settings)))
 
 
 def _cuts(settings: Settings, tables: Tables) -> list[LogGap]:
-    """Gaps of lines of which it is not known whose they are."""
+    """Gaps around cut lines: it is not known which client sent the request."""
     asked = [settings.cluster_id, CUT_MS, CUT_LINE, CUT_BEFORE_MS]
     rows = tables.query(_judged(settings, _CUT), asked).rows
     return sorted(LogGap(broker_id, *cut_gap(log_time_ms), CUT_LINE) for broker_id, log_time_ms in rows)
@@ -186,9 +189,9 @@ def _cuts(settings: Settings, tables: Tables) -> list[LogGap]:
 def _beginnings(
     settings: Settings, tables: Tables, heard_from_ms: Mapping[int, int]
 ) -> tuple[list[LogGap], dict[int, int]]:
-    """How the logs begin of brokers of which that is not written down, and `heard_from` of those without a request.
+    """Beginnings of logs that are not in `log_gaps` yet, and `heard_from` of the brokers without a request.
 
-    What a shipper said before the first request may be in an older file: that is what `heard_from_ms` is for.
+    A heartbeat before the first request may be in an older file, so `heard_from_ms` keeps its time.
     """
     asked = [settings.cluster_id, MID_STREAM, BROKER_START, WITHIN_MS, MOST_LINES]
     beginnings: dict[int, LogBeginning] = defaultdict(LogBeginning)
@@ -216,14 +219,14 @@ def _beginnings(
 
 
 class Unseen(NamedTuple):
-    """What is new at a version; `paths` as the log names them, None where it does not say and all files may be."""
+    """New files at a version; `paths` are as the log names them, None if it does not name them and all may be new."""
 
     version: int
     paths: tuple[str, ...] | None
 
 
 def unseen_requests(settings: Settings, seen: int | None) -> Unseen:
-    """The files with rows that came after a version; of none before they may be all.
+    """The files with rows that came after a version; without a version, all files may be new.
 
     Raises:
         UserError: the table cannot be read.
@@ -239,7 +242,7 @@ def unseen_requests(settings: Settings, seen: int | None) -> Unseen:
             paths += found.paths
             commits.read(found)
     except UserError:
-        # Commits of so long ago are not in the log any more.
+        # The log no longer has commits of that age.
         return Unseen(_looked(DeltaCommits(settings, REQUESTS.name)).version, None)
     return Unseen(found.version, None)
 
@@ -252,7 +255,7 @@ def _looked(commits: DeltaCommits) -> NewCommits:
 
 
 def _still_there(settings: Settings, paths: list[str]) -> tuple[str, ...] | None:
-    """The same, unless some have been removed since; the job packs files, and those that it packed stay for a day."""
+    """The same paths; None if a file has been removed. The job packs files, and keeps the packed ones for a day."""
     packed: list[str] = []
     if paths:
         actions = delta_table(settings, REQUESTS.name).get_add_actions(flatten=True)

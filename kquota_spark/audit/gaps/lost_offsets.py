@@ -1,13 +1,13 @@
-"""Offsets of the log topics that the query passed without their lines: expired before it came, or of a topic made anew.
+"""Offsets of the log topics that the query passed without their lines: expired, or of a recreated topic.
 
-The Kafka source goes on at the first line there is (failOnDataLoss = false). Of a partition that ends before the place
-it had been read to it takes what is there for read, in a micro-batch of no rows (seen with Spark 4.2), and goes on at
-that end. A topic made anew that is longer again than the old one had been read cannot be told from the old one by its
-offsets; nor can an expired line whose offset the old topic had, too.
+If lines have expired, the Kafka source continues at the first line that exists (failOnDataLoss = false). If a partition
+ends before the offset that had been read, the source takes its lines as read, in a micro-batch without rows (seen with
+Spark 4.2). It then continues at that end. Two cases cannot be detected by offsets. A recreated topic may again be
+longer than the old one had been read. An expired line may have an offset that the old topic had, too.
 
-What each micro-batch covered is in the checkpoint, what came of it in `requests`. A note next to the checkpoint
-says through which micro-batch they were compared, so that a restart finds what a crash left, and nothing twice: when
-retention has deleted rows of `requests`, their offsets are missing, too.
+The checkpoint holds what each micro-batch covered, and `requests` holds the lines. A note beside the checkpoint names
+the last micro-batch that was compared. So a restart finds what a crash left, and reports nothing twice: when retention
+has deleted rows of `requests`, their offsets are missing, too.
 """
 
 from __future__ import annotations
@@ -60,19 +60,19 @@ _AROUND_MS = 3_600_000
 
 
 class Covered(NamedTuple):
-    """What a micro-batch covered of a partition; the end exclusive, None where the partition was gone."""
+    """Offsets of a partition that a micro-batch covered; the end is exclusive, and None if the partition was gone."""
 
     topic: str
     partition: int
     start: int
     end: int | None
     at_ms: int
-    """When the micro-batch was planned: all that was lost had been written before."""
+    """When the micro-batch was planned, epoch ms: all lost lines had been written before."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Lines of a partition that were not read, and by broker the times of what was read around them, epoch ms."""
+    """Lines of a partition that were not read, and by broker the times (epoch ms) of the lines read around them."""
 
     covered: Covered
     reason: str
@@ -80,7 +80,7 @@ class Loss:
 
     @property
     def note(self) -> str:
-        """What the user should know, in one line."""
+        """The loss and what to do about it, in one line for the operator."""
         topic, partition, start, end, _ = self.covered
         where = f"{topic} partition {partition}"
         brokers = ", ".join(str(broker_id) for broker_id, _, _ in self.brokers) or "none known yet"
@@ -100,7 +100,7 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """What was found, and through which micro-batch of which query; that is noted when the losses are written."""
+    """The losses, and the query and last micro-batch that were compared; noted after the losses are written."""
 
     losses: tuple[Loss, ...] = ()
     query_id: str = ""
@@ -117,13 +117,13 @@ class _Noted(msgspec.Struct):
 def lost_offsets(
     settings: Settings, through: int | None = None, paths: Sequence[str] | None = None
 ) -> Compared:
-    """Compare what the micro-batches since the last comparison covered with `requests`.
+    """Compare `requests` with the offsets that the micro-batches since the last comparison covered.
 
     Args:
-        settings: whose tables.
-        through: the micro-batch whose lines are in `requests`; None for the last that Spark noted as done.
-        paths: the files with the lines of these micro-batches; none if it is known that no offset is missing. None if
-            their statistics have to tell.
+        settings: where the tables and checkpoints are, and the cluster.
+        through: the last micro-batch with its lines in `requests`; None for the last that Spark noted as done.
+        paths: the files with the lines of these micro-batches; empty if no offset is missing. None to find the files
+            by their statistics.
 
     Raises:
         UserError: the checkpoint or the table cannot be read.
@@ -146,7 +146,7 @@ def lost_offsets(
 
 
 def looked_through(settings: Settings) -> int | None:
-    """The version of `requests` whose rows were looked through for gaps; None where nobody knows.
+    """The version of `requests` up to which rows were checked for gaps; None if it is not known.
 
     Raises:
         UserError: the note cannot be read.
@@ -156,7 +156,7 @@ def looked_through(settings: Settings) -> int | None:
 
 
 def heard_from(settings: Settings) -> dict[int, int]:
-    """Since when brokers were heard that have sent no request yet: the earliest log time of a heartbeat, epoch ms.
+    """Earliest log time of a heartbeat (epoch ms) by broker, for brokers that have no request yet.
 
     Raises:
         UserError: the note cannot be read.
@@ -171,16 +171,16 @@ def note_compared(
     requests: int | None = None,
     heard_from_ms: Mapping[int, int] | None = None,
 ) -> None:
-    """Remember it: called when the losses are written down.
+    """Write the note about a comparison, after its losses are written.
 
     Args:
-        settings: whose checkpoints.
-        compared: through where offsets were compared.
-        requests: see `looked_through`.
-        heard_from_ms: see `heard_from`.
+        settings: where the checkpoints are.
+        compared: the query and the last micro-batch that were compared.
+        requests: version of the table, see `looked_through`.
+        heard_from_ms: epoch ms by broker, see `heard_from`.
 
     Raises:
-        UserError: it cannot be written.
+        UserError: the note cannot be written.
     """
     noted = _Noted(compared.query_id, compared.batch, requests, dict(heard_from_ms or {}))
     write_note(settings, _path(settings), msgspec.json.encode(noted))
@@ -193,8 +193,8 @@ def _path(settings: Settings) -> str:
 def _compared_through(settings: Settings, query_id: str) -> int | None:
     """The last micro-batch that was compared; None without a note.
 
-    Where the note is damaged, all micro-batches that the checkpoint still has are compared again. What that finds a
-    second time is not written a second time.
+    If the note is damaged, all micro-batches that the checkpoint still has are compared again. A loss that is found a
+    second time is not written again.
     """
     found = _noted(settings)
     if found is None:
@@ -203,7 +203,7 @@ def _compared_through(settings: Settings, query_id: str) -> int | None:
 
 
 def _noted(settings: Settings) -> _Noted | None:
-    """None without a note; a damaged one says nothing."""
+    """The note; None if there is none. A damaged note counts as one about no micro-batch."""
     text = read_note(settings, _path(settings))
     if text is None:
         return None
@@ -214,7 +214,10 @@ def _noted(settings: Settings) -> _Noted | None:
 
 
 def _covered(settings: Settings, checkpoint: Checkpoint, after: int, last: int) -> Iterator[Covered]:
-    """By micro-batch and partition; a topic that was not subscribed to before began where it began."""
+    """Covered offsets by micro-batch and partition.
+
+    The first micro-batch with a new topic is left out, because it does not show where the topic began.
+    """
     planned = set(checkpoint.planned_batches)
     for batch in range(after + 1, last + 1):
         if batch not in planned:
@@ -233,7 +236,7 @@ def _covered(settings: Settings, checkpoint: Checkpoint, after: int, last: int) 
 
 
 class _Missing(NamedTuple):
-    """Offsets that no line has: of a partition made anew, or the range of them, the end exclusive."""
+    """Offsets without a line: those of a recreated partition, or a range with an exclusive end."""
 
     covered: Covered
     is_made_anew: bool
@@ -256,11 +259,11 @@ def _losses(settings: Settings, covered: list[Covered], paths: Sequence[str] | N
 
 
 def _around_them(settings: Settings, paths: Sequence[str] | None) -> list[str]:
-    """The files that may say of which brokers the lines around a loss are, and of when.
+    """The files that may show the brokers and the times of the lines around a loss.
 
-    Of what was written before these files, the last hour is enough: shippers send a heartbeat each second. The hour is
-    one of writing, because the time of a line may be wrong. It ends with the last file before them, however long ago
-    that was, and the dates leave out old rows that were put into new files since.
+    In addition to the given files, those of the last hour before them are enough, because shippers send a heartbeat
+    each second. This hour is one of writing, because the time of a line may be wrong. It ends with the last file before
+    them, however old that is. The dates leave out old rows that were packed into new files since.
     """
     actions = delta_table(settings, REQUESTS.name).get_add_actions(flatten=True)
     columns = ("path", "modification_time", "partition.event_date")
@@ -274,13 +277,13 @@ def _around_them(settings: Settings, paths: Sequence[str] | None) -> list[str]:
 
 
 def _stretches(covered: list[Covered]) -> Iterator[_Missing]:
-    """What micro-batches covered one after the other, put together, and where a partition was made anew."""
+    """Offsets that consecutive micro-batches covered, joined, and the places where a partition was recreated."""
     by_place = sorted(covered, key=lambda each: (each.topic, each.partition))
     for _, group in groupby(by_place, key=lambda each: (each.topic, each.partition)):
         stretch: Covered | None = None
         for each in group:
             if each.end is not None and each.end >= each.start:
-                # Micro-batches go on where the one before ended.
+                # A micro-batch continues where the one before ended.
                 stretch = each if stretch is None else stretch._replace(end=each.end, at_ms=each.at_ms)
                 continue
             if stretch is not None:
@@ -292,9 +295,9 @@ def _stretches(covered: list[Covered]) -> Iterator[_Missing]:
 
 
 def _expired(settings: Settings, stretches: list[Covered], paths: Sequence[str] | None) -> Iterator[_Missing]:
-    """The offsets that have no line and that Kafka does not have any more.
+    """The offsets without a line that Kafka no longer has.
 
-    What it has and gives to nobody is a marker: that of a transaction's end takes an offset.
+    An offset that Kafka has but delivers to no consumer is a marker: the end of a transaction takes an offset.
     """
     read = [each for each in stretches if each.end != each.start]
     without = list(_without_a_line(settings, read, paths))

@@ -1,7 +1,7 @@
-"""Samples of JMX that expired in Kafka before the query of JMX came to read them.
+"""Samples of JMX that expired in Kafka before the query of JMX read them.
 
-A missed sample makes no verdict uncertain: each sample is judged by itself. The driver prints at its start what is
-missing, and the query continues at the first sample there is (failOnDataLoss = false).
+A missed sample makes no verdict uncertain, because each sample is judged by itself. At its start, the driver prints
+what is missing. The query continues at the first sample that exists (failOnDataLoss = false).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from kquota_spark.store.storage import place_of
 
 
 def expired_samples(settings: Settings) -> list[str]:
-    """One line for each partition whose next sample is gone; none before the first micro-batch.
+    """One line for each partition that has lost its next sample; none before the first micro-batch.
 
     Raises:
         UserError: the checkpoint cannot be read.

@@ -1,4 +1,4 @@
-"""Stretches of the past: backfilled, restated, compacted, removed.
+"""Periods of the past: backfilled, restated, compacted, removed.
 
-In reading order: backfill, closed, maintain, restate.
+In reading order: backfill, closed, maintain, recorded, restate.
 """

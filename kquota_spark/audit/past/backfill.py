@@ -1,8 +1,8 @@
-"""Archived request logs into `requests`: the same parser as the job's, without Kafka and without Spark.
+"""Writes archived request logs into `requests`, with the parser of the job, without Kafka and without Spark.
 
-A file is written in one commit, so it is there whole or not at all. Its rows carry what came instead of Kafka: the
-topic `file:<hash of its first bytes>:<name>`, the broker as partition, and the number of the line as offset. The hash
-knows a file again under another name, or compressed.
+A file is written in one commit, so it is there completely or not at all. Instead of Kafka's values, its rows have the
+topic `file:<hash of its first bytes>:<name>`, the broker as partition, and the line number as offset. The hash
+identifies a file also under another name, or compressed.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _KNOWN = "select topic, count(*) from requests where cluster_id = ? and topic li
 
 @dataclass(slots=True)
 class Backfilled:
-    """What one file added."""
+    """What one file added to `requests`."""
 
     path: Path
     lines: int = 0
@@ -49,18 +49,18 @@ class Backfilled:
     first_ms: int | None = None
     last_ms: int | None = None
     problem: UserError | None = None
-    """Why its lines could not be read on."""
+    """Why its remaining lines could not be read."""
 
 
 def backfill(
     settings: Settings, files: Sequence[tuple[int, Path]], done: Callable[[Backfilled], None]
 ) -> None:
-    """Append files, each with its broker, to `requests`, each once; `done` is called after the commit of each file.
+    """Append files, each with its broker id, to `requests`, each once; `done` is called after each file's commit.
 
     Raises:
         UserError: a file cannot be read, was appended before, or the job is running; files before it stay appended.
     """
-    # Delta on a local file system takes one writer at a time.
+    # Delta on a local file system allows one writer at a time.
     with only_driver(settings, settings.checkpoints, LOG) as hold:
         create_tables(settings)
         rows = query(settings, [REQUESTS.name], _KNOWN, [settings.cluster_id]).rows
@@ -80,12 +80,12 @@ def backfill(
 
 
 def _shown(path: Path | str) -> str:
-    """A name in one line, whatever is in it."""
+    """A file name in one line, whatever characters it has."""
     return terminal_text(str(path))
 
 
 def _stored_name(path: Path) -> str:
-    """A name as text of a table, whatever its bytes are and whatever the locale takes them for."""
+    """A file name as text for a table, whatever its bytes and the locale are."""
     return os.fsencode(path.name).decode("utf-8", "backslashreplace")
 
 
@@ -114,7 +114,7 @@ def _append(settings: Settings, broker_id: int, path: Path, topic: str) -> Backf
             write_deltalake(requests, batches, mode="append")
             sync_commit(requests)
     except UserError:
-        if found.problem is not None:  # it comes back wrapped in the writer's own
+        if found.problem is not None:  # the writer has wrapped it in an error of its own
             raise found.problem from None
         raise
     return found
@@ -124,7 +124,7 @@ def _batches(
     settings: Settings, broker_id: int, path: Path, topic: str, found: Backfilled
 ) -> Iterator[pa.RecordBatch]:
     reader = MessageReader(replace(ingest_settings(settings), messages=MessageFormat()))
-    # No line of a file was written after it: what the message's own time is to the job.
+    # No line of a file was written later than the file. The job uses the message's own time for this.
     written_ms = path.stat().st_mtime_ns // 1_000_000
     lines = _noting_problem(log_lines(path), found)
     reported_s = time.monotonic()

@@ -1,4 +1,4 @@
-"""Through when the tables are closed: no micro-batch will write an older second any more."""
+"""The time up to which the tables are closed: no micro-batch will write an older second any more."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ select max(record_time_ms) from requests where cluster_id = ? and kind in ('requ
 
 
 def closed_through_ms(settings: Settings) -> int | None:
-    """Every second of this cluster before this time (epoch ms) has been measured and judged; None for none yet.
+    """The time (epoch ms) before which every second of this cluster is measured and judged; None for none yet.
 
-    Seconds are closed in order, and a micro-batch commits `usage` before `decisions`: what the newest row of both
-    follows is closed. Where the job has never run, nobody will judge the lines of `requests`: all are closed.
+    Seconds are closed in order, and a micro-batch commits `usage` before `decisions`. So everything up to the newest
+    second that both tables have is closed. If the job has never run, nothing will judge the lines of `requests`, so
+    all of them are closed.
 
     Raises:
         UserError: a table or the checkpoint cannot be read.
@@ -47,7 +48,7 @@ def _unreadable(settings: Settings, name: str, error: Exception) -> UserError:
 
 
 def not_folded_from_ms(settings: Settings) -> dict[Place, int]:
-    """Where the decisions begin that are written but perhaps not folded: of the micro-batch that is under way.
+    """First second (epoch ms) by place of the decisions that may not be folded yet: those of the current micro-batch.
 
     Raises:
         UserError: a checkpoint cannot be read.
@@ -70,10 +71,10 @@ def not_folded_from_ms(settings: Settings) -> dict[Place, int]:
 
 
 def seconds_of(settings: Settings, name: str) -> tuple[int, int] | None:
-    """The oldest and the newest second that a table has of this cluster's log; None if it has none.
+    """The oldest and the newest second (epoch ms) of this cluster's log in a table; None if it has none.
 
-    The oldest is that of the first files, by their statistics, and may be older than any of the log. JMX and other
-    clusters may be ahead of the log, so the newest is looked up in the rows, newest date first.
+    The oldest comes from the statistics of the files, and may be older than any second of the log. JMX and other
+    clusters may be ahead of the log, so the newest is read from the rows, newest date first.
     """
     table = delta_table(settings, name)
     actions = table.get_add_actions(flatten=True)

@@ -1,8 +1,8 @@
-"""Keeps the tables small: old dates out, small files together, replaced files removed. No Spark, no JVM.
+"""Keeps the tables small, without Spark or a JVM: deletes old dates, compacts small files, removes replaced files.
 
-Safe beside a running job. Only closed dates are touched (see `audit.past.closed`), so no commit of the job is in the
-way. Files go when they are older than the file retention, and than the oldest micro-batch that has not ended: readers
-and a micro-batch that runs again may want younger ones.
+This is safe beside a running job. It changes only closed dates (see `audit.past.closed`), so it does not conflict with
+commits of the job. A file is removed if it is older than the file retention, and than the oldest micro-batch that has
+not ended. Readers, and a micro-batch that runs again, may need younger files.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ _HOUR_MS = 3_600_000
 _IN_USE = "another process maintains these tables (pid {pid}, lock in {where}): let one schedule run kquota maintain"
 _DATED = {table.name: table for table in TABLES if table.partition_by == ("event_date",)}
 _MOST_FILES = 20_000
-"""Maximum files that become one at a time: some hundred bytes of the driver each."""
+"""Maximum number of files that are compacted together; each takes some hundred bytes of memory."""
 
 RollUp = Callable[[Settings, date], object]
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One thing that was done to a table, or would be: `note` says why not, or what kept it from it."""
+    """One step that was done to a table, or that a dry run would do; `note` is the result, or why less was done."""
 
     table: str
     action: str
@@ -64,20 +64,20 @@ def maintain(
 
     Args:
         settings: retention, and where the tables are.
-        now_ms: the clock, epoch ms; retention counts from it.
+        now_ms: current time, epoch ms; retention counts from it.
         is_dry_run: change nothing.
         roll_ups: called for each closed date that `decisions` holds, oldest first, before anything is deleted.
 
     Raises:
-        UserError: another process maintains these tables, a table cannot be read or written, or
-            `maintain.retention` names none.
+        UserError: another process maintains these tables, a table cannot be read or written, no second is judged yet,
+            or `maintain.retention` names a table without dates.
     """
     unknown = sorted(set(settings.maintain.retention) - set(_DATED))
     if unknown:
         raise UserError(
             f"maintain.retention.{unknown[0]}: no table with dates, expected one of {', '.join(_DATED)}"
         )
-    # A second one would put the same files together for nothing.
+    # A second process would compact the same files for nothing.
     kquota = place_of(settings.tables, "_kquota")
     only = nullcontext(Hold()) if is_dry_run else only_driver(settings, kquota, "maintain", _IN_USE)
     with only as hold:
@@ -103,7 +103,7 @@ def maintain(
 
 
 def _closed(settings: Settings) -> date | None:
-    """Dates before this one are closed; None if there is none."""
+    """The date before which all dates are closed; None if there is none."""
     table = _open(settings, DECISIONS.name)
     if table is None:
         return None
@@ -155,7 +155,7 @@ def _expired(table: DeltaTable, name: str, first_kept: date, is_dry_run: bool) -
 def _compacted(
     settings: Settings, table: DeltaTable, declared: Table, dates: tuple[date, date], *, is_dry_run: bool
 ) -> Iterator[Step]:
-    """Put together the small files of each of these dates, the second one exclusive."""
+    """Compact the small files of each date from the first of `dates` to the second, exclusive."""
     (first_kept, closed), by_day = dates, defaultdict[date, list[File]](list)
     for file in small_files(table):
         by_day[date.fromisoformat(file.event_date)].append(file)
@@ -173,9 +173,9 @@ def _compacted(
 
 
 def _file_hours(settings: Settings, now_ms: int) -> tuple[int, str]:
-    """How old a file must be to be removed: as the settings say, and never of a micro-batch that has not ended.
+    """Age from which files are removed, hours, and which checkpoint keeps them longer than the settings do.
 
-    And which checkpoint keeps files longer than the settings say; empty for none.
+    Files of a micro-batch that has not ended are never removed. The second value is empty if no checkpoint does.
     """
     kept_ms, unfinished, note = int(settings.maintain.file_retention), oldest_unfinished(settings), ""
     if unfinished is not None:
@@ -189,36 +189,36 @@ def _file_hours(settings: Settings, now_ms: int) -> tuple[int, str]:
 
 
 def _vacuumed(table: DeltaTable, name: str, hours: int, is_dry_run: bool) -> Step:
-    # Full: files that a killed job wrote and never committed too.
+    # Full: this also removes files that a killed job wrote and never committed.
     removed = table.vacuum(hours, dry_run=is_dry_run, enforce_retention_duration=False, full=True)
     return Step(name, "remove files", "", len(removed))
 
 
 def _clean_logs(settings: Settings) -> None:
-    """Remove log entries that are older than the retention of each table; commits do not."""
+    """Remove log entries that are older than the retention of each table; commits do not do this."""
     for declared in TABLES:
         table = _open(settings, declared.name)
         if table is None:
             continue
         with delta_errors(f"the log of table {declared.name}"):
             table.create_checkpoint()
-            sync_commit(table)  # the entries that it replaces go next
+            sync_commit(table)  # the next call removes the entries that it replaces
             table.cleanup_metadata()
 
 
 def roll_up_agreement(
     settings: Settings, day: date, *, rows_of: Callable[[Settings, date], list[dict[str, Any]]]
 ) -> int:
-    """Write the rows of one closed UTC day in place of those that are there; how many were written.
+    """Replace the agreement rows of one closed UTC day; returns the number of rows written.
 
-    The same decisions give the same rows. Nothing is done while no file of the day's decisions is newer than what is
-    there, so this may be called for every day again and again, and a restatement counts at the next call. The caller
-    sees to it that the day is closed: decisions that come later are not counted until then.
+    The same decisions give the same rows. If no file of the day's decisions is newer than the rows, nothing is done. So
+    this may be called repeatedly for every day, and a restatement counts at the next call. The caller makes sure that
+    the day is closed: later decisions do not count until then.
 
     Args:
         settings: where the tables are.
         day: the closed day.
-        rows_of: counts the decisions of a day, `reports.agreement.agreement.of_day`.
+        rows_of: counts the decisions of a day: `reports.agreement.agreement.of_day`.
 
     Raises:
         UserError: the decisions cannot be read, or the table cannot be written.
@@ -228,7 +228,7 @@ def roll_up_agreement(
         return 0
     rows = rows_of(settings, day)
     if not rows:
-        return 0  # its decisions may be gone already: what was kept of them stays
+        return 0  # its decisions may be deleted already: their agreement rows are kept
     path = place_of(settings.tables, AGREEMENT.name)
     schema = AGREEMENT.arrow_schema()
     with delta_errors(f"table {AGREEMENT.name} cannot be written at {path}"):
@@ -256,7 +256,7 @@ def roll_up_agreement(
 
 
 def _newest_file_ms(settings: Settings, name: str, day: date) -> int | None:
-    """When the newest file of a day was written, epoch ms; None without the table, or without any of that day."""
+    """When the newest file of a day was written, epoch ms; None without the table, or without a file of that day."""
     table = delta_table_if_there(settings, name)
     if table is None:
         return None

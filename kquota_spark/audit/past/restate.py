@@ -1,11 +1,11 @@
-"""Restates a closed stretch: recomputes it from `requests` with the quotas that are known now.
+"""Restates a closed period: recomputes it from `requests` with the quotas that are known now.
 
-Late lines, and seconds judged before an edit was known: the rows of the stretch
-are replaced by what a run that had never been late would have written. `usage` is written last: until then a
-restatement that was cut off is simply run again.
+This corrects late lines, and seconds that were judged before an edit was known. The rows of the period are replaced by
+those that a run without any delay would have written. `usage` is written last, so an interrupted restatement can simply
+be run again.
 
-Behind the stretch, decisions are replaced for as long as the new requests stay in a bucket's ring. The state of
-the running job is not touched: where that lasts to the end of what is closed, the caller is told.
+After the period, decisions are replaced as long as the new requests stay in a bucket's ring. The state of the running
+job is not changed. If the effect lasts to the end of the closed seconds, the result shows it (`unsettled_buckets`).
 """
 
 from __future__ import annotations
@@ -51,20 +51,20 @@ where cluster_id = ? and kind = 'left_out' and record_time_ms >= ? and record_ti
 """
 _FIRST_DATE = "select min(event_date) from requests where cluster_id = ?"
 _REACHES_MS = (600_000, 86_400_000)
-"""How far around the stretch buckets are looked at; the second only if some have not paused in the first."""
+"""Time before and after the period that is replayed, ms; the second only if some buckets have no pause in the first."""
 _MOST_BEHIND_MS = 86_400_000
-"""A job whose clock is further behind has filed lines under days that a restatement does not read."""
+"""Maximum lag of the job's clock, ms: with a larger one, lines are under days that a restatement does not read."""
 _PARTS = "path string, size bigint, event_date string, rows bigint, stats string, written_ms bigint"
-"""`Part`, on its way from workers to the driver."""
+"""Schema of `Part`, on its way from workers to the driver."""
 
 
 @dataclass(frozen=True, slots=True)
 class Restated:
-    """What was done; times in epoch ms.
+    """Result of a restatement; times in epoch ms.
 
-    `cold_buckets` were in use without a pause for a day before the stretch, so that their samples may have opened
-    elsewhere. `unsettled_buckets` are still different where the closed seconds end: the job goes on there with
-    rings that lack the late requests.
+    `cold_buckets` were in use without a pause for a day before the period, so their samples may have opened at other
+    times. `unsettled_buckets` are still different at the end of the closed seconds: the job continues there with rings
+    that lack the late requests.
     """
 
     from_ms: int
@@ -77,10 +77,10 @@ class Restated:
 
 
 def run_restate(settings: Settings, from_ms: int, to_ms: int) -> Restated:
-    """Start Spark, restate, stop.
+    """Start Spark, restate a period, and stop Spark.
 
     Raises:
-        UserError: the stretch is empty or not closed yet, a table cannot be read or written, or there is no Java.
+        UserError: the period is empty or not closed yet, a table cannot be read or written, or there is no Java.
     """
     closed_ms = require_closed(settings, from_ms, to_ms)
     require_java()
@@ -92,10 +92,10 @@ def run_restate(settings: Settings, from_ms: int, to_ms: int) -> Restated:
 
 
 def require_closed(settings: Settings, from_ms: int, to_ms: int) -> int:
-    """The end of what is closed.
+    """The end of the closed seconds, epoch ms, if a period can be restated.
 
     Raises:
-        UserError: the stretch is empty, reaches beyond it, or `requests` does not hold all of it.
+        UserError: the period is empty, reaches beyond that end, or `requests` does not hold all of it.
     """
     if to_ms <= from_ms:
         raise UserError(f"nothing to restate: {utc_text(to_ms)} is not after {utc_text(from_ms)}")
@@ -132,13 +132,13 @@ def restate(session: SparkSession, settings: Settings, from_ms: int, to_ms: int,
     """Restate whole seconds; see `Restated` and `run_restate`.
 
     Args:
-        session: of Spark, with Delta.
+        session: the Spark session, with Delta.
         settings: where the tables are, the cluster, windows and lateness.
-        from_ms: first second of the stretch, epoch ms; a multiple of 1,000.
-        to_ms: end of the stretch, epoch ms, exclusive; a multiple of 1,000.
-        closed_ms: end of what is closed, epoch ms; nothing behind it is touched.
+        from_ms: first second of the period, epoch ms; a multiple of 1,000.
+        to_ms: end of the period, epoch ms, exclusive; a multiple of 1,000.
+        closed_ms: end of the closed seconds, epoch ms; nothing after it is changed.
     """
-    # What a stretch needs in memory is read once; it is much smaller than the tables.
+    # The rows of a period are read once and kept in memory; they are much smaller than the tables.
     stream = settings.stream
     mine = f"cluster_id = {sql_literal(settings.cluster_id)}"
     requests = table(session, settings, REQUESTS.name).where(f"{mine} AND {requests_within(from_ms, to_ms)}")
@@ -170,7 +170,7 @@ def restate(session: SparkSession, settings: Settings, from_ms: int, to_ms: int,
 def _rejudged(
     session: SparkSession, settings: Settings, usage: DataFrame, from_ms: int, to_ms: int, closed_ms: int
 ) -> tuple[DataFrame, Reach]:
-    """All seconds of all buckets from the stretch to the end of the reach; kept in memory."""
+    """All seconds of all buckets from the start of the period to the end of the reach; kept in memory."""
     configs = Configs(rate_config(settings), mutation_config(settings))
     seconds = seconds_of(settings, USAGE.name)
     beginning_ms = from_ms if seconds is None else seconds[0]
@@ -194,7 +194,7 @@ def _rejudged(
 
 
 def _tail_end_ms(settings: Settings, rejudged: DataFrame, reach: Reach) -> int:
-    """Through when decisions are replaced: at least as long as a ring remembers."""
+    """End of the decisions that are replaced, epoch ms: at least the time that a ring remembers after the period."""
     row = rejudged.agg(F.max(F.coalesce("differs_until_ms", F.lit(reach.tail_to_ms)))).head()
     differs_until_ms = reach.to_ms if row is None or row[0] is None else int(row[0])
     at_least_ms = reach.to_ms + rate_config(settings).horizon_ms
@@ -202,14 +202,14 @@ def _tail_end_ms(settings: Settings, rejudged: DataFrame, reach: Reach) -> int:
 
 
 def requests_within(from_ms: int, to_ms: int) -> str:
-    """SQL: rows of `requests` of a stretch, by the times of their lines."""
+    """SQL: condition for rows of `requests` of a period, by the times of their lines."""
     # A line is filed under the day of its reading if that is earlier. A clock may be behind across midnight.
     dates = _dates(from_ms - _MOST_BEHIND_MS, to_ms)
     return f"{dates} AND record_time_ms >= {from_ms} AND record_time_ms < {to_ms}"
 
 
 def _mine(session: SparkSession, settings: Settings, name: str, from_ms: int, to_ms: int) -> DataFrame:
-    """Rows of this cluster on the dates of a stretch."""
+    """Rows of this cluster on the dates of a period."""
     return table(session, settings, name).where(
         f"cluster_id = {sql_literal(settings.cluster_id)} AND {_dates(from_ms, to_ms)}"
     )
@@ -220,13 +220,13 @@ def _seconds(session: SparkSession, settings: Settings, name: str, from_ms: int,
 
 
 def _dates(from_ms: int, to_ms: int) -> str:
-    # A text is a date to Spark and to deltalake, which knows DATE '...' as well, but not TIMESTAMP '...'.
+    # Spark and deltalake accept a text as a date. deltalake also accepts DATE '...', but not TIMESTAMP '...'.
     first, last = _utc(from_ms)[:10], _utc(to_ms - 1)[:10]
     return f"event_date >= '{first}' AND event_date <= '{last}'"
 
 
 def _second_of_log_within(from_ms: int, to_ms: int) -> str:
-    """What JMX says of a second is not recomputed from requests. Rows of releases that had no JMX are of the log."""
+    """SQL: condition for seconds of the log in a period; rows from JMX are not recomputed from requests."""
     return f"second >= '{_utc(from_ms)}Z' AND second < '{_utc(to_ms)}Z' AND {FROM_LOG}"
 
 
@@ -237,10 +237,10 @@ def _utc(time_ms: int) -> str:
 def _replace(
     session: SparkSession, settings: Settings, declared: Table, rows: DataFrame, from_ms: int, to_ms: int
 ) -> int:
-    """Replace the rows of a stretch in one commit; how many there are now."""
+    """Replace the rows of a period in one commit; returns how many there are now."""
     parts = _written(settings, declared, rows)
     if _seconds(session, settings, declared.name, from_ms, to_ms).isEmpty():
-        # Who follows the table leaves out commits that replace rows. One that only adds some has to say it itself.
+        # Followers of the table skip commits that replace rows. A commit that only adds rows needs a mark of its own.
         add_rows(settings, declared, parts)
     else:
         cluster = settings.cluster_id.replace("'", "''")
@@ -250,14 +250,14 @@ def _replace(
 
 
 def _written(settings: Settings, declared: Table, rows: DataFrame) -> list[Part]:
-    """The rows as files of the table, one a date; no part of it yet."""
+    """Write the rows as files of the table, one per date; they are not part of the table yet."""
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         writer = PartWriter(settings, declared)
         for batch in batches:
             if batch.num_rows:
                 writer.write(batch)
-        # A task without rows has no files, and nothing to say of what columns they would have.
+        # A task without rows has no files, so it has no columns for a batch.
         if parts := [part._asdict() for part in writer.close()]:
             yield pa.RecordBatch.from_pylist(parts)
 

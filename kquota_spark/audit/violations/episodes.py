@@ -1,11 +1,11 @@
-"""Episodes: the seconds of a bucket above its limit, joined where no gap between them is longer than agreed.
+"""Episodes: the seconds of a bucket above its limit, joined if the gap between them is not longer than configured.
 
-The result depends on the seconds alone, not on which of them came together: an episode that is still open is one more
-piece beside the next seconds. So tasks fold their own seconds to pieces, and the driver folds the pieces.
+The result depends only on the seconds, not on which of them came together. An episode that is still open is one more
+piece beside the next seconds. So tasks fold their own seconds into pieces, and the driver folds the pieces.
 
-It is one text of SQL for tasks, driver and rebuild, which DuckDB runs over Arrow's columns where they are. The same
-rule in Python took 27 us per second of a bucket. 100,000 buckets that are violated at once are 500,000 of them in a
-micro-batch; here a task needs 3 us, once.
+Tasks, driver and rebuild use the same SQL. DuckDB runs it over Arrow columns without copies. The same rule in Python
+took 27 us per second of a bucket, and SQL in a task takes 3 us. 100,000 buckets that are violated at once are 500,000
+such seconds in a micro-batch.
 """
 
 from __future__ import annotations
@@ -99,14 +99,14 @@ group by bucket_broker, quota_type, part"""  # noqa: S608 - names of ours
 
 
 def of_one_source_sql(pieces: str, log_spans: str) -> str:
-    """SQL: the pieces that count, of those from the log and from JMX.
+    """SQL: the pieces that count, if both the log and JMX report some.
 
     Both report the same violation, at their own seconds. The log misses nothing, so it counts. A second of JMX counts
     if the log has none in the `LOG_SILENCE_MS` before it. Pieces of JMX are single seconds.
 
     Args:
         pieces: name of a table or view.
-        log_spans: one of the columns of `log_spans_sql`.
+        log_spans: one with the columns of `log_spans_sql`.
     """
     return f"""
 select {", ".join(f"pieces.{name}" for name in PIECE_COLUMNS)}
@@ -117,15 +117,15 @@ where source = '{LOG}' or to_ms is null or start_ms - to_ms > {LOG_SILENCE_MS}""
 
 
 def folded_sql(pieces: str, gap_ms: int, more: Mapping[str, str] | None = None) -> str:
-    """SQL: the episodes that pieces make; `gap_ms` without violation end one.
+    """SQL: the episodes that pieces form; a longer time than `gap_ms` without violation ends one.
 
-    Most buckets have no break: each of their pieces begins within the gap of the end of the first one. Only the others
-    are sorted.
+    Most buckets have no break: each of their pieces begins at most `gap_ms` after the end of the first one. Only the
+    pieces of other buckets are sorted.
 
     Args:
-        pieces: name of a table or view, of one source where two report the same.
+        pieces: name of a table or view; if two sources report the same, of one of them.
         gap_ms: the longest time between pieces that are joined, ms.
-        more: further columns: an aggregate by name.
+        more: further columns: SQL of an aggregate by name.
     """
     sums = {name: of_pieces for name, (_, of_pieces) in _COLUMNS.items()} | dict(more or {})
     columns = ", ".join(f"{of_pieces} as {name}" for name, of_pieces in sums.items())
@@ -149,15 +149,15 @@ select {_KEY}, {columns} from numbered group by {_KEY}, part"""  # noqa: S608 - 
 
 
 def ended_sql(episodes: str, clocks: str, gap_ms: int) -> str:
-    """SQL: the episodes, with their ids and with their ends, epoch ms; null for those that may go on.
+    """SQL: the episodes with their ids and ends, epoch ms; the end is null if an episode may continue.
 
     Args:
         episodes: name of a table or view.
-        clocks: one with `cluster_id`, `broker_id`, `source` and `newest_ms`, how far the time of each broker has come.
-            The log comes later than JMX.
+        clocks: one with `cluster_id`, `broker_id`, `source` and `newest_ms`, the newest second (epoch ms) of each
+            broker and source. The log comes later than JMX.
         gap_ms: see `folded_sql`.
     """
-    # The controller's bucket is rarely used: its clock is the cluster's.
+    # The controller's bucket is rarely used, so its clock is that of the cluster.
     return f"""
 select episodes.*, {EPISODE_ID} as episode_id,
        case when newest_ms - last_ms > {gap_ms} then last_ms + 1000 end as end_ms
@@ -170,21 +170,21 @@ from {episodes} as episodes left join (
 
 _SEPARATED = ", ".join((*BUCKET_COLUMNS, "start_ms"))
 EPISODE_ID = f"substr(sha256(concat_ws(chr(0), {_SEPARATED})), 1, 32)"
-"""SQL: made of bucket and start, the same in every run.
+"""SQL: the id of an episode, a hash of bucket and start; it is the same in every run.
 
-A NUL stands between the parts: no name can hold one, so two buckets never make the same text.
+A NUL separates the parts. No name can contain one, so two buckets never give the same text.
 """
 
 
 @cache
 def _database() -> duckdb.DuckDBPyConnection:
-    """One for the process: a worker serves many tasks, and to open one takes 15 ms.
+    """The database of this process: a worker serves many tasks, and opening a database takes 15 ms.
 
-    It reads nothing but Arrow's columns, in one thread: as a task has one core, so the order of rows is theirs.
+    It reads only Arrow columns. It has one thread, because a task has one core; so rows keep their order.
     """
     import duckdb
 
-    # DuckDB prints what is still referred to at the end of the process; threads of Spark's driver outlive this module.
+    # At the end of the process, DuckDB prints what is still referenced. Threads of Spark's driver outlive this module.
     atexit.register(_database.cache_clear)
     return duckdb.connect(
         config={"threads": 1, "autoinstall_known_extensions": False, "autoload_known_extensions": False}
@@ -192,7 +192,7 @@ def _database() -> duckdb.DuckDBPyConnection:
 
 
 def queried(sql: str, **tables: pa.Table) -> pa.Table:
-    """What SQL makes of Arrow's columns, each table by its name."""
+    """The result of SQL over Arrow tables, each by its name."""
     with _database().cursor() as cursor:
         for name, table in tables.items():
             cursor.register(name, table)
@@ -201,13 +201,13 @@ def queried(sql: str, **tables: pa.Table) -> pa.Table:
 
 
 def pieces_of(decisions: pa.Table, gap_ms: int) -> pa.Table:
-    """The violated seconds of a task, folded.
+    """The violated seconds of a task, folded into pieces.
 
-    Those of JMX stay single seconds: which of them count is known by the driver, see `of_one_source_sql`. There are few
-    of them, because a bucket has one sample in several seconds.
+    Those of JMX stay single seconds, because only the driver can decide which of them count, see `of_one_source_sql`.
+    They are few, because a bucket has one sample in several seconds.
     """
     violated = queried(violated_sql("decisions"), decisions=decisions)
-    # Mostly there are none. To look for them takes a millisecond, to fold takes fifteen at least.
+    # Mostly there are none. This check takes 1 ms, folding takes at least 15 ms.
     of_log = violated.filter(pc.equal(violated["source"], pa.scalar(LOG)))
     if not of_log.num_rows:
         return violated

@@ -27,18 +27,18 @@ from kquota_spark.schema.tables import VIOLATIONS
 from kquota_spark.store.commits import BatchCommits, MicroBatch, retried
 
 _OPEN_ONLY = f"{ON_SAME} and old.end_time is null"
-"""Leaves out the files that hold ended episodes only, by their statistics."""
+"""SQL: condition that leaves out files with ended episodes only, by their statistics."""
 _writing = threading.Lock()
-"""The queries of log and JMX fold in one process."""
+"""Held while folding: the queries of the log and of JMX fold in one process."""
 _CLOCKS: list[tuple[str, pa.DataType]] = [
     ("cluster_id", pa.string()), ("broker_id", pa.int32()), ("source", pa.string()), ("newest_ms", pa.int64()),
 ]  # fmt: skip
 
 
 class EpisodeFold:
-    """Folds micro-batches of decisions into the episodes that are open.
+    """Folds micro-batches of decisions into the open episodes.
 
-    Those stay in memory, in columns, for as long as nobody else changes the table: 100,000 of them take 25 MB.
+    Open episodes stay in memory, in columns, as long as no other writer changes the table. 100,000 of them take 25 MB.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -46,17 +46,17 @@ class EpisodeFold:
         self._commits, self._log_spans = BatchCommits(settings, VIOLATIONS), LogSpans(settings)
         self._open: pa.Table | None = None
         self._open_at = -1
-        """The version of the table whose open episodes these are."""
+        """The version of the table that has these open episodes."""
         self._seen_ms: dict[tuple[str, int, str, str], int] = {}
-        """The newest second of the folds before, by cluster, broker, quota type and source."""
+        """The newest second of earlier folds, epoch ms, by cluster, broker, quota type and source."""
 
     def fold(self, judged: Judged, batch: MicroBatch, now_ms: int) -> None:
         """Fold one micro-batch, once.
 
         Args:
-            judged: what it decided.
-            batch: for the commit.
-            now_ms: this machine's time, epoch ms; five minutes more or less are no matter.
+            judged: the part of its decisions that episodes need.
+            batch: the micro-batch, for the commit.
+            now_ms: time of this machine, epoch ms; an error of five minutes does not matter.
 
         Raises:
             UserError: other writers of the table were always faster.
@@ -78,7 +78,7 @@ class EpisodeFold:
         return judged._replace(pieces=counting)
 
     def _late_stretch(self, judged: Judged, now_ms: int) -> Stretch | None:
-        """The time in which episodes that have ended may go on by this micro-batch; None for the usual case."""
+        """The period in which this micro-batch may continue episodes that have ended; None in the usual case."""
         late = [each for each in judged.seconds if self._may_be_late(each, now_ms)]
         if not late:
             return None
@@ -90,13 +90,13 @@ class EpisodeFold:
         seen_ms = self._seen_ms.get(seconds[:4])
         if seen_ms is None or seconds.first_ms < seen_ms - self._settings.stream.episode_gap:
             return True
-        # The other source may have gone on alone meanwhile.
+        # The other source may have continued alone meanwhile.
         has_both = self._settings.kafka.has_log and bool(self._settings.kafka.jmx_topic)
         return has_both and now_ms - seen_ms > LOG_SILENCE_MS // 2
 
     def _fold(self, judged: Judged, stretch: Stretch | None, batch: MicroBatch) -> None:
-        # One version of the table for the check, the read and the commit: what another driver commits in between
-        # makes this commit fail.
+        # The check, the read and the commit use one version of the table: if another driver commits in between, this
+        # commit fails.
         table = self._commits.newest()
         if self._commits.is_in(table, batch):
             return
@@ -118,7 +118,7 @@ class EpisodeFold:
         self, table: DeltaTable, before: Before, found: pa.Table, may_be_ended: bool, batch: MicroBatch
     ) -> None:
         changed = found.filter(pc.or_(found["is_changed"], pc.is_valid(found["end_ms"])))
-        # An open episode that another one has taken in, and those of JMX that the log replaces.
+        # Open episodes that are now part of another one, and those of JMX that the log replaces.
         known = pa.concat_tables([before.episodes, before.replaced])
         gone = known.filter(pc.invert(pc.is_in(known["episode_id"], found["episode_id"])))
         if changed.num_rows or gone.num_rows:
@@ -134,12 +134,12 @@ def _open_in(table: DeltaTable, cluster_id: str) -> pa.Table:
 
 
 def _folded(before: pa.Table, pieces: pa.Table, newest_ms: Mapping[Place, int], gap_ms: int) -> pa.Table:
-    """The episodes of known ones and pieces; `is_changed` says which are not as they were before.
+    """The episodes that known ones and pieces form; `is_changed` marks those that differ from before.
 
     Args:
-        before: episodes as pieces, those open and those that may go on.
-        pieces: of the micro-batch.
-        newest_ms: of the micro-batch.
+        before: episodes as pieces: the open ones, and those that may continue.
+        pieces: pieces of the micro-batch.
+        newest_ms: its newest second by place, epoch ms.
         gap_ms: see `folded_sql`.
     """
     names, clocks = ", ".join(PIECE_COLUMNS), pa.schema(_CLOCKS)

@@ -1,4 +1,4 @@
-"""What episodes need of the decisions of a micro-batch."""
+"""The part of the decisions of a micro-batch that episodes need."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pyarrow as pa
 from kquota_spark.audit.violations.episodes import LOG, pieces_of
 
 Place = tuple[str, int, str]
-"""Cluster, broker and source, each of which has a time of its own."""
+"""Cluster, broker and source; each such place has a time of its own."""
 _IN_MS = pa.timestamp("ms", tz="UTC")
 
 
@@ -25,16 +25,16 @@ class Seconds(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """What episodes need of the decisions of a micro-batch."""
+    """The part of the decisions of a micro-batch that episodes need."""
 
     pieces: pa.Table
     """The violated seconds, see `pieces_of`."""
     seconds: list[Seconds]
-    """From where to where they reach; a place has an element per task."""
+    """The first and the newest second of the decisions; a place has one element per task."""
 
     @property
     def newest_ms(self) -> dict[Place, int]:
-        """How far the time of each place has come."""
+        """The newest second of each place, epoch ms."""
         found: dict[Place, int] = {}
         for each in self.seconds:
             place = (each.cluster_id, each.broker_id, each.source)
@@ -43,7 +43,7 @@ class Judged(NamedTuple):
 
 
 def decided_seconds(decisions: pa.Table) -> list[Seconds]:
-    """Those of rows of `decisions`."""
+    """The first and the newest seconds in rows of `decisions`, by cluster, broker, quota type and source."""
     keys = ["cluster_id", "broker_id", "quota_type", "source"]
     found = (
         decisions.select([*keys, "second"]).group_by(keys).aggregate([("second", "min"), ("second", "max")])
@@ -58,5 +58,5 @@ def decided_seconds(decisions: pa.Table) -> list[Seconds]:
 
 
 def judged_rows(decisions: pa.Table, gap_ms: int) -> Judged:
-    """What episodes need of rows of `decisions`."""
+    """The part of rows of `decisions` that episodes need."""
     return Judged(pieces_of(decisions, gap_ms), decided_seconds(decisions))

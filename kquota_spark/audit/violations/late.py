@@ -1,7 +1,7 @@
-"""Episodes that seconds which come late go on, or replace.
+"""Episodes that late seconds continue or replace.
 
-Seconds of one source come in order. Those of the two sources do not: JMX reports instead of a log that is late, and
-then the log comes. What JMX has reported is then made anew of its seconds that still count.
+Seconds of one source come in order. Those of the two sources do not: while the log is late, JMX reports instead, and
+then the log comes. The episodes of JMX are then recomputed from those of its seconds that still count.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from kquota_spark.store.reading import open_tables
 
 
 class Stretch(NamedTuple):
-    """Times in epoch ms, both included."""
+    """A period: times in epoch ms, both inclusive."""
 
     from_ms: int
     to_ms: int
 
 
 class Before(NamedTuple):
-    """What a micro-batch is folded into, and what it is then."""
+    """The input of a fold: known episodes, and the micro-batch, with pieces added if some must be folded again."""
 
     episodes: pa.Table
-    """Those that are open, and those that may go on."""
+    """The open episodes, and those that may continue."""
     replaced: pa.Table
-    """Those that are not there afterwards, unless they are made again."""
+    """Episodes that are removed, unless the fold produces them again."""
     judged: Judged
 
 
@@ -79,21 +79,21 @@ def before_late(
     table: DeltaTable,
     open_: pa.Table,
     judged: Judged,
-    stretch: Stretch,
+    period: Stretch,
     log_spans: LogSpans,
 ) -> Before:
-    """What a micro-batch is folded into if some of its seconds may be late.
+    """The input of the fold of a micro-batch, if some of its seconds may be late.
 
     Args:
         settings: where the tables are, the cluster, and the gap that ends an episode.
         table: `violations`.
         open_: its open episodes.
-        judged: of the micro-batch; of two sources what counts.
-        stretch: the time in which episodes may go on or be replaced.
-        log_spans: of the table `decisions`.
+        judged: the micro-batch; from two sources, only the one that counts.
+        period: the period in which episodes may continue or be replaced.
+        log_spans: spans of the log in the table `decisions`.
     """
     gap_ms = settings.stream.episode_gap
-    around = episodes_in(table, _in_stretch(settings.cluster_id, stretch))
+    around = episodes_in(table, _in_stretch(settings.cluster_id, period))
     replaced = queried(_REPLACED.format(gap_ms=gap_ms), around=around, seconds=_of_log(judged))
     pieces = judged.pieces
     if replaced.num_rows:
@@ -131,7 +131,7 @@ def _of_log(judged: Judged) -> pa.Table:
 
 
 def _left_of(settings: Settings, replaced: pa.Table, log_spans: LogSpans) -> pa.Table:
-    """The seconds of JMX that still count, of those in episodes."""
+    """The seconds of JMX in the replaced episodes that still count."""
     first_ms, last_ms = pc.min(replaced["start_ms"]).as_py(), pc.max(replaced["last_ms"]).as_py()
     with open_tables(settings, DECISIONS.name, newer_than_ms=first_ms) as tables:
         seconds = tables.arrow(violated_sql(_OF_JMX), [settings.cluster_id, first_ms, last_ms])
@@ -141,7 +141,7 @@ def _left_of(settings: Settings, replaced: pa.Table, log_spans: LogSpans) -> pa.
 
 
 def _ends_of(episodes: pa.Table, gap_ms: int) -> list[Seconds]:
-    """How far the time of their places had come at least, as each of them had ended."""
+    """The earliest time that each place must have reached, because each of these episodes had ended."""
     names = ("cluster_id", "broker_id", "quota_type", "source", "last_ms")
     rows = zip(*(episodes[name].to_pylist() for name in names), strict=True)
     return [

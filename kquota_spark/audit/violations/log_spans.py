@@ -1,7 +1,7 @@
-"""The spans in which a broker's log has decisions: where the log has a second, JMX does not count.
+"""The spans in which a broker's log has decisions: for these seconds, JMX does not count.
 
-The query of the log may run in another process, so its table is followed: each micro-batch opens the files that were
-committed since the one before, however many the table has.
+The query of the log may run in another process, so its table is followed. Each micro-batch opens only the files that
+were committed since the one before, however many files the table has.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ LogPlace = tuple[int, str]
 class LogSpans:
     """The spans of the log by broker of the bucket and quota type, see `episodes.log_spans_sql`.
 
-    A place has one of them, and one more for each pause of the log.
+    A place has one span, and one more for each pause of the log.
     """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._commits = DeltaCommits(settings, DECISIONS.name)
         self._from_ms: int | None = None
-        """Seconds of the log since then are taken into account, epoch ms."""
+        """Time from which seconds of the log are included, epoch ms."""
         self._spans: dict[LogPlace, list[tuple[int, int]]] = {}
 
     def since(self, since_ms: int) -> pa.Table:
-        """All spans that are known, with those of the log since a time.
+        """All known spans, complete since a time.
 
         Args:
-            since_ms: epoch ms; what was before it need not be there.
+            since_ms: that time, epoch ms; earlier spans may be missing.
 
         Returns:
             The columns of `log_spans_sql`.
@@ -66,7 +66,7 @@ class LogSpans:
         return self._from_ms is not None and self._from_ms <= since_ms
 
     def _follows(self) -> bool:
-        """Whether what was committed since the last look is read; not if that is much, or was removed meanwhile."""
+        """Read the files committed since the last read; False if they are too many, or were removed meanwhile."""
         found = self._commits.look()
         if found is None or found.is_fresh:
             return False
@@ -98,7 +98,7 @@ class LogSpans:
             self._spans[place] = joined([*self._spans.get(place, ()), (from_ms, to_ms)])
 
     def _forget(self, before_ms: int) -> None:
-        # Not each time: a rare place has a span for each of its uses.
+        # Not at each call, because this visits all spans: a rarely used place has one for each use.
         if self._from_ms is None or self._from_ms > before_ms - _HOUR_MS:
             return
         kept = {
@@ -109,7 +109,7 @@ class LogSpans:
 
 
 def joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Spans of time, epoch ms; those with a pause of at most `LOG_SILENCE_MS` between them are one."""
+    """Spans of time (epoch ms), joined if the pause between them is at most `LOG_SILENCE_MS`."""
     found: list[tuple[int, int]] = []
     for from_ms, to_ms in sorted(spans):
         if found and from_ms - found[-1][1] <= LOG_SILENCE_MS:

@@ -1,4 +1,4 @@
-"""Episodes of the table `violations`, made anew from all decisions of a stretch."""
+"""Rebuilds the episodes of the table `violations` from all decisions of a period."""
 
 from __future__ import annotations
 
@@ -47,23 +47,23 @@ _ENDS = "select epoch_ms(min(second)), epoch_ms(max(second)) from decisions wher
 def rebuild_violations(
     settings: Settings, from_ms: int, to_ms: int, not_folded_from_ms: Mapping[Place, int] | None = None
 ) -> None:
-    """Replace the episodes that a stretch touches, in one commit.
+    """Replace the episodes that a period touches, in one commit.
 
-    An episode belongs to it from `episode_gap` before the stretch on, because it might be joined to another one
-    there; and it is made of all its seconds, in the stretch or not.
+    This includes episodes within `episode_gap` of the period, because they might be joined to another one there. An
+    episode is rebuilt from all its seconds, inside the period or not.
 
     Args:
         settings: the configuration.
-        from_ms: start of the stretch, epoch ms.
-        to_ms: its end, exclusive.
-        not_folded_from_ms: seconds that JUDGE has written and not folded yet stay its own: by cluster, broker and
-            source where they begin.
+        from_ms: start of the period, epoch ms.
+        to_ms: end of the period, epoch ms, exclusive.
+        not_folded_from_ms: first second (epoch ms) by cluster, broker and source that the job has written but not
+            folded yet; seconds from there on are left to the job.
     """
     retried(lambda: _rebuild(settings, from_ms, to_ms, not_folded_from_ms or {}))
 
 
 def rebuild_all_violations(settings: Settings) -> None:
-    """Make the episodes of all decisions anew; those of dates that `decisions` does not hold any more stay."""
+    """Rebuild the episodes of all decisions; those of dates that `decisions` no longer holds are kept."""
     with open_tables(settings, DECISIONS.name) as tables:
         first_ms, last_ms = tables.query(_ENDS, [settings.cluster_id]).rows[0]
     if first_ms is not None:
@@ -96,9 +96,9 @@ def _rebuild(settings: Settings, from_ms: int, to_ms: int, not_folded_from_ms: M
 
 
 def _made_sql(gap_ms: int, is_folded: str) -> str:
-    """SQL: the episodes of a stretch, from all decisions.
+    """SQL: the episodes of a period, from all decisions.
 
-    Its parameters are the cluster, the stretch of the seconds, and the one that an episode has to touch.
+    Its parameters are the cluster, the period of the seconds, and the period that an episode must touch.
     """
     return _MADE.format(
         newest=_NEWEST.format(folded=is_folded),
@@ -113,7 +113,7 @@ def _made_sql(gap_ms: int, is_folded: str) -> str:
 
 
 def _is_folded(not_folded_from_ms: Mapping[Place, int]) -> str:
-    """As a condition of SQL."""
+    """SQL: condition for decisions that are folded already."""
     parts = [
         f"not (broker_id = {int(broker_id)} and (source = 'log') = {source == LOG} "
         f"and epoch_ms(second) >= {int(time_ms)})"

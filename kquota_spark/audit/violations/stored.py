@@ -35,7 +35,7 @@ def episodes_in(table: DeltaTable, which: pc.Expression) -> pa.Table:
 
 
 def violation_rows(episodes: pa.Table) -> pa.Table:
-    """Rows of the table of episodes with ids and ends."""
+    """Rows of `violations` from episodes with ids and ends."""
     columns: list[Any] = []
     names = set(episodes.schema.names)
     for field in VIOLATIONS.arrow_schema():
@@ -57,10 +57,10 @@ def write_episodes(
 
     Args:
         table: `violations`.
-        rows: to be there afterwards.
-        gone: not to be there; their ids, dates and starts count.
-        on: which rows of the table are looked at: `ON_SAME`, or fewer.
-        batch: the micro-batch that the commit carries.
+        rows: rows of `violations` to insert or update.
+        gone: rows to remove; only their ids, dates and starts count.
+        on: SQL condition for the rows of the table to compare with: `ON_SAME`, or a stricter one.
+        batch: the micro-batch that the commit carries; None for none.
     """
     source = pa.concat_tables(
         [
@@ -86,7 +86,7 @@ def write_episodes(
 
 
 def _of_starts(source: pa.Table) -> str:
-    """Leaves out the files of other times, by their statistics: an id has one start."""
+    """SQL: condition that leaves out files of other times, by their statistics; an id has one start."""
     ends = (pc.min(source["start_time"]), pc.max(source["start_time"]))
     first, last = (
         f"arrow_cast({time.cast(pa.int64()).as_py()}, 'Timestamp(Microsecond, Some(\"UTC\"))')"

@@ -1,4 +1,4 @@
-"""Which cluster, entities and quotas a command is about.
+"""Options that choose a cluster, entities and quotas.
 
 In reading order: cluster_choice, entity_options, quota_source.
 """

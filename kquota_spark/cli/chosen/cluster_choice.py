@@ -1,8 +1,8 @@
-"""Which running cluster a command works on.
+"""The running cluster that a command works on.
 
-One of --bootstrap-server, --zookeeper and --context names it; without them --config does, by its `quotas.source`;
-without that the context in use, or conf/kquota.yaml where a command is run. If there are both of the last two nothing
-is guessed: a quota set on the wrong cluster is worse than a question.
+One of --bootstrap-server, --zookeeper and --context names it. Otherwise --config names it by its `quotas.source`.
+Otherwise it is the cluster of the context in use, or of conf/kquota.yaml in the working directory. If both exist, the
+command reports an error: it is safer to ask than to set a quota on the wrong cluster.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from kquota_spark.quotas.cluster_quotas import ClusterQuotas
 
 @dataclass(frozen=True, slots=True)
 class ClusterAddress:
-    """A cluster to connect to: by its brokers if it names them, else by the ZooKeeper of `quotas`."""
+    """The address of a cluster: its brokers if they are named, else the ZooKeeper of `quotas`."""
 
     quotas: Quotas
-    """Time limits; ZooKeeper's address and login."""
+    """Time limits, and ZooKeeper's address and login."""
     named: Named
-    """What errors call the parts by."""
+    """Names of the options or settings, for errors."""
     bootstrap_servers: str = ""
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 def add_cluster_options(parser: argparse.ArgumentParser) -> None:
-    """Add what names a cluster."""
+    """Add the options that name a cluster."""
     group = parser.add_argument_group(
         "cluster", "one of these; else --config, the context in use, or conf/kquota.yaml of this directory"
     )
@@ -59,19 +59,19 @@ def add_cluster_options(parser: argparse.ArgumentParser) -> None:
 
 
 def chosen_cluster(options: argparse.Namespace) -> AbstractContextManager[ClusterQuotas]:
-    """The cluster that the options of `add_cluster_options` choose, connected for as long as the block runs.
+    """A connection to the cluster that the options of `add_cluster_options` choose; it is closed after the block.
 
     Raises:
-        UserError: none or several are named, or it does not answer.
+        UserError: no cluster or several are named, or it does not answer.
     """
     return opened_cluster(chosen_address(options))
 
 
 def opened_cluster(address: ClusterAddress) -> AbstractContextManager[ClusterQuotas]:
-    """A connection; what ZooKeeper holds that is no quota is noted on standard error.
+    """A connection to a cluster. ZooKeeper nodes that cannot be read as quotas are reported on standard error.
 
     Raises:
-        UserError: the address is none, or nobody answers there.
+        UserError: the address is invalid, or nothing answers there.
     """
     if address.bootstrap_servers:
         from kquota_spark.quotas.cluster_quotas import admin_quotas
@@ -87,16 +87,16 @@ def opened_cluster(address: ClusterAddress) -> AbstractContextManager[ClusterQuo
 
 
 def named_clusters(options: argparse.Namespace) -> list[str]:
-    """The options that name a running cluster, those that are given."""
+    """The given options that name a running cluster."""
     names = ("context", "bootstrap_server", "zookeeper")
     return [f"--{name.replace('_', '-')}" for name in names if getattr(options, name) is not None]
 
 
 def chosen_address(options: argparse.Namespace) -> ClusterAddress:
-    """Where the cluster of the options is.
+    """The address of the cluster that the options choose.
 
     Raises:
-        UserError: none or several are named, or a file cannot be read.
+        UserError: no cluster or several are named, or a file cannot be read.
     """
     given = named_clusters(options)
     if len(given) > 1:
@@ -118,9 +118,10 @@ def chosen_address(options: argparse.Namespace) -> ClusterAddress:
 
 
 def settings_beside(options: argparse.Namespace) -> Settings | None:
-    """The settings that are named with the cluster of the options, or lie in the directory: their tables tell of it.
+    """The settings for the cluster of the options; their tables hold its history. None if there are no settings.
 
-    None where there are none; of a context those that it names, never those of the directory.
+    They come from --config, else from the context, else from the working directory. A context never uses the
+    settings of the working directory.
 
     Raises:
         UserError: a file cannot be read.
@@ -137,10 +138,10 @@ def settings_beside(options: argparse.Namespace) -> Settings | None:
 
 
 def settings_of_context(name: str) -> Settings | None:
-    """The settings that a saved context names, if it does.
+    """The settings file of a saved context, loaded; None if the context names no file.
 
     Raises:
-        UserError: there is no such context, or a file cannot be read.
+        UserError: no context has this name, or a file cannot be read.
     """
     config = saved_context(name).config
     return settings_from(Path(config), None) if config else None
@@ -164,16 +165,16 @@ def _unnamed() -> ClusterAddress:
 
 
 def address_of_context(name: str, config: Path | None = None) -> ClusterAddress:
-    """Where the cluster of a saved context is.
+    """The address of the cluster of a saved context.
 
     Args:
         name: of the context.
-        config: settings instead of those that the context names; never those of the directory, whose login may be
-            for another cluster.
+        config: settings that replace those of the context. The settings of the working directory are never used: they
+            may contain the login of another cluster.
 
     Raises:
-        UserError: there is none of this name, one of its files cannot be read, or the settings would be another
-            cluster than the context.
+        UserError: no context has this name, one of its files cannot be read, or the context and `config` would name
+            different clusters.
     """
     context = saved_context(name)
     if config is not None and not (context.bootstrap_server or context.zookeeper):
@@ -198,7 +199,7 @@ def saved_context(name: str) -> Context:
     """The context of this name.
 
     Raises:
-        UserError: there is none, or the file of contexts cannot be read.
+        UserError: no context has this name, or the file of contexts cannot be read.
     """
     path = contexts_file(os.environ)
     contexts = load_contexts(path).contexts
@@ -211,7 +212,7 @@ def saved_context(name: str) -> Context:
 def of_brokers(
     quotas: Quotas, bootstrap_servers: str, properties: Mapping[str, str], named: Named
 ) -> ClusterAddress:
-    """A cluster by its brokers.
+    """The address of a cluster by its brokers.
 
     Args:
         quotas: timeouts and login settings.
@@ -220,7 +221,7 @@ def of_brokers(
         named: the option or setting that gave the address, for errors.
 
     Raises:
-        UserError: an empty address.
+        UserError: the address is empty.
     """
     if not bootstrap_servers.strip():
         raise UserError(f"{named.servers}: {bootstrap_servers!r}, expected host:port,host:port")

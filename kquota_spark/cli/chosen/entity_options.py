@@ -1,9 +1,9 @@
-"""Options that name entities, in the two grammars that people know.
+"""Options that name entities, in two grammars.
 
-That of KIP-546, rpk and kcl: `--name user=alice --default client-id --any ip --strict`, and the plural spellings of the
-KIP: `--names=user=alice,client-id=etl --defaults=user,client-id`. That of kafka-configs.sh: `--entity-type users
---entity-name alice`, or `--user alice --client-defaults`. One command line speaks one of them, and of the second only
-the long or the short form, as kafka-configs.sh has it.
+KIP-546, rpk and kcl use `--name user=alice --default client-id --any ip --strict`. The KIP also has plural forms,
+`--names=user=alice,client-id=etl --defaults=user,client-id`. kafka-configs.sh uses `--entity-type users --entity-name
+alice`, or the short form `--user alice --client-defaults`. A command line uses one of these grammars. As in
+kafka-configs.sh, it uses either the long or the short form.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _Part = tuple[EntityType, str | Default | AnyName]
 
 
 def add_entity_options(parser: argparse.ArgumentParser, *, is_filter: bool) -> None:
-    """Add both grammars; without `is_filter` only what names one entity."""
+    """Add both grammars; without `is_filter` only the options that name one entity."""
     one = parser.add_argument_group("entities by type and name", "types: user, client-id, ip")
     one.set_defaults(parts=[], configs=[], short=[], usage=parser.error)
     one.add_argument("--name", action="append", dest="parts", type=_named, metavar="TYPE=NAME",
@@ -65,10 +65,10 @@ def add_entity_options(parser: argparse.ArgumentParser, *, is_filter: bool) -> N
 
 
 def asked_filter(options: argparse.Namespace) -> EntityFilter:
-    """What `add_entity_options` with `is_filter` asks for; all without any.
+    """The filter of the options that `add_entity_options` adds with `is_filter`; without options it takes all entities.
 
     Raises:
-        SystemExit: with 2, wrong usage.
+        SystemExit: with 2, a usage error.
     """
     parts = dict(_asked(options))
     is_as_configs = bool(options.configs or options.short)
@@ -81,10 +81,10 @@ def asked_filter(options: argparse.Namespace) -> EntityFilter:
 
 
 def asked_entity(options: argparse.Namespace) -> AnyEntity:
-    """The one entity that `add_entity_options` names.
+    """The one entity that the options of `add_entity_options` name.
 
     Raises:
-        SystemExit: with 2, wrong usage.
+        SystemExit: with 2, a usage error.
     """
     parts: dict[EntityType, str | Default] = {}
     for kind, name in _asked(options):
@@ -100,12 +100,16 @@ def asked_entity(options: argparse.Namespace) -> AnyEntity:
 
 
 def require_name(entity: AnyEntity, *, is_set: bool) -> None:
-    """See that somebody can have the names of an entity.
+    """Check that a client can have the names of an entity.
 
-    What a migration made of a default (KAFKA-16411) can still be removed: only to set it is refused.
+    A migration may have changed a default into such a name (KAFKA-16411). It can be removed, but not set.
+
+    Args:
+        entity: the entity to edit.
+        is_set: whether a quota of it is set.
 
     Raises:
-        UserError: a name that is empty or reads as the default's, or is not UTF-8.
+        UserError: a name is empty, is the name of the default, or is not UTF-8.
     """
     from kquota_spark.formats.exchange.checks import name_problem
 
@@ -131,7 +135,7 @@ def _asked(options: argparse.Namespace) -> list[_Part]:
 
 
 def _zipped(options: argparse.Namespace) -> Iterator[_Part]:
-    """Types and names of kafka-configs.sh, each in its order; a type without a name is any."""
+    """The types and names of kafka-configs.sh, paired in their order; a type without a name means any name."""
     kinds = [one for one in options.configs if isinstance(one, EntityType)]
     names = [one for one in options.configs if not isinstance(one, EntityType)]
     if len(names) > len(kinds):
@@ -142,7 +146,7 @@ def _zipped(options: argparse.Namespace) -> Iterator[_Part]:
 
 def _wrong(options: argparse.Namespace, problem: str) -> NoReturn:
     options.usage(problem)
-    raise AssertionError  # it has ended the program
+    raise AssertionError  # options.usage ends the program
 
 
 def _kind(text: str) -> EntityType:
@@ -152,7 +156,7 @@ def _kind(text: str) -> EntityType:
 
 
 def _named(text: str) -> _Part:
-    """A type and a name; what rpk reads as a pair is refused, because it would be one user of a strange name here."""
+    """A type and a name. A pair in the form of rpk is refused: here it would be one user with a strange name."""
     pair = _PAIR.split(text)
     if len(pair) > 1:
         kind, _, name = text.partition("=")

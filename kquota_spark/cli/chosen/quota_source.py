@@ -1,4 +1,4 @@
-"""Options that say where the quotas come from, what is added to them, and how the brokers are set up."""
+"""Options that choose the source of the quotas, add quotas to them, and describe the brokers."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def add_source_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_broker_options(parser: argparse.ArgumentParser) -> None:
-    """Add what the quotas alone do not say about the brokers; each stands for a setting."""
+    """Add options that replace settings of the brokers; quotas alone do not contain these."""
     brokers = parser.add_argument_group("brokers", "instead of the settings' own")
     brokers.add_argument(
         "--broker-version", metavar="V", help="3.7 and older keep an older sample ring (default 3.9)"
@@ -71,10 +71,10 @@ def add_broker_options(parser: argparse.ArgumentParser) -> None:
 
 
 def settings_with_broker_of(options: argparse.Namespace) -> Settings:
-    """The settings with what the options of `add_broker_options` say instead.
+    """The settings, with the values of the options of `add_broker_options` in place.
 
     Raises:
-        UserError: the settings cannot be read, or an option makes no sense.
+        UserError: the settings cannot be read, or an option has an invalid value.
     """
     settings = settings_of(options)
     if any(number is not None and number < 1 for number in (options.window_num, options.window_size_seconds)):
@@ -93,7 +93,7 @@ def settings_with_broker_of(options: argparse.Namespace) -> Settings:
         named = "broker.version" if options.broker_version is None else "--broker-version"
         raise UserError(f"{named}: {broker.version!r}, expected e.g. 3.9 or 3.7.2") from error
     quotas, callback_options = settings.quotas, dict(map(_pair, options.callback_option))
-    if options.callback is not None:  # another callback has other options
+    if options.callback is not None:  # another callback has its own options
         quotas = quotas.changed(callback=options.callback, callback_options=callback_options)
     elif callback_options:
         quotas = quotas.changed(callback_options={**quotas.callback_options, **callback_options})
@@ -109,7 +109,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class QuotaSource:
-    """Where quotas are read; the settings' own source if nothing is named."""
+    """Where quotas are read; by default the settings' own source."""
 
     file: Path | None = None
     address: ClusterAddress | None = None
@@ -120,7 +120,7 @@ def source_of(options: argparse.Namespace) -> QuotaSource:
     """The source that the options of `add_source_options` name.
 
     Raises:
-        UserError: several sources, or no address of a cluster.
+        UserError: several sources are named, or a cluster has no address.
     """
     named = ("quotas", "zookeeper", "bootstrap_server", "context", "tables")
     given = [f"--{name.replace('_', '-')}" for name in named if getattr(options, name) is not None]
@@ -141,9 +141,9 @@ def read_quotas(
 
     Args:
         settings: with the options applied.
-        source: where.
-        of: a running cluster is asked only for what can govern this client; None for all.
-        apply_lag_ms: for a file only: brokers act on an edit this much later.
+        source: where to read them.
+        of: read from a running cluster only the quotas that can govern this client; None for all.
+        apply_lag_ms: only for a file: delay until brokers apply an edit, ms.
 
     Raises:
         UserError: the source cannot be read.
@@ -165,7 +165,7 @@ def read_quotas(
 
 
 def leader_notes(history: QuotaHistory, time_ms: int) -> list[str]:
-    """What has to be said where a callback answers as of a moment whose leaders the source does not tell."""
+    """Notes if a callback answers for a moment at which the source does not know the leaders of partitions."""
     if history.leaders.at(time_ms).leaders:
         return []
     return ["leaders of partitions are not known here: the callback is asked without them"]
@@ -173,10 +173,10 @@ def leader_notes(history: QuotaHistory, time_ms: int) -> list[str]:
 
 @contextmanager
 def governor_of(settings: Settings, history: QuotaHistory) -> Iterator[Governor]:
-    """What governs by these quotas; a callback is closed at the end.
+    """The governor for these quotas; a callback is closed after the block.
 
     Raises:
-        UserError: there is no such callback.
+        UserError: the callback does not exist.
     """
     from kquota_spark.config.governor import make_governor
     from kquota_spark.model.govern.callback_governor import CallbackGovernor
@@ -190,13 +190,13 @@ def governor_of(settings: Settings, history: QuotaHistory) -> Iterator[Governor]
 
 
 def added_quotas(texts: Iterable[str]) -> dict[Entity, dict[AnyKey, float]]:
-    """The values by entity; of two values for the same key the last one counts.
+    """The values of --add by entity; of several values for the same key the last one counts.
 
     Args:
-        texts: each with a user, a client id or both (a name or `<default>`), and one value or more.
+        texts: each names a user, a client id or both (a name or `<default>`), and one or more values.
 
     Raises:
-        UserError: a text is not in that form.
+        UserError: a text does not have that form.
     """
     found: dict[Entity, dict[AnyKey, float]] = {}
     for text in texts:

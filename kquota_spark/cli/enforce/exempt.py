@@ -46,10 +46,10 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
 
 
 def run_add(options: argparse.Namespace) -> int:
-    """Add one.
+    """Add a name.
 
     Raises:
-        UserError: nobody of that name was ever seen, the pattern is none, or the file cannot be changed.
+        UserError: no client had that name, the pattern is invalid, or the file cannot be changed.
     """
     settings, name = settings_of(options), _given(options)
     if problem := name.problem:
@@ -68,10 +68,10 @@ def run_add(options: argparse.Namespace) -> int:
 
 
 def run_remove(options: argparse.Namespace) -> int:
-    """Remove one.
+    """Remove a name.
 
     Raises:
-        UserError: it is not in the file, or the file cannot be changed.
+        UserError: the name is not in the file, or the file cannot be changed.
     """
     settings, name = settings_of(options), _given(options)
     policies, path = _policies_and_file(settings)
@@ -87,7 +87,7 @@ def run_remove(options: argparse.Namespace) -> int:
 
 
 def _policies_and_file(settings: Settings) -> tuple[Policies, Path]:
-    """The policies, and the file that the names are in."""
+    """The policies, and the path of the file with the names."""
     policy_file = Path(settings.enforcement.policy_file)
     policies = load_policies(policy_file)
     if not policies.exempt.file:
@@ -98,7 +98,7 @@ def _policies_and_file(settings: Settings) -> tuple[Policies, Path]:
 
 
 def run_list(options: argparse.Namespace) -> int:
-    """Show the list."""
+    """Show the list of exempt names."""
     path = Path(settings_of(options).enforcement.policy_file)
     exempt = load_policies(path).exempt
     rows = [

@@ -1,6 +1,6 @@
 """`kquota freeze` and `kquota unfreeze`: the kill switch of enforcement. Both act at once, without --yes.
 
-Beside them: who is at the command line, and why, as the log of enforcement keeps it too.
+Also the login name and the reason that the enforcement log keeps.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ COMMANDS = {
 
 _REASON_LENGTH = 500
 _LOOK_S = 60.0
-"""Longest time that a look of the enforcer takes, for `--wait`."""
+"""Longest time of one check of the enforcer, s; a part of the time limit of `--wait`."""
 _POLL_S = 0.2
 
 
@@ -55,8 +55,8 @@ def run_freeze(options: argparse.Namespace) -> int:
     """Turn the switch on.
 
     Raises:
-        UserError: there is no reason, the cluster is in no table, the switch cannot be written, or with --wait no
-            enforcer confirms it.
+        UserError: the reason is empty, no table has rows of the cluster, the switch cannot be written, or with --wait
+            no enforcer confirms it.
     """
     from kquota_spark.enforcement.situation import require_known_cluster
 
@@ -74,9 +74,9 @@ def run_freeze(options: argparse.Namespace) -> int:
 
 
 def _confirmed_text(settings: Settings, switch: FreezeSwitch) -> str:
-    """Wait until the enforcer has read the switch, and say so."""
+    """Wait until the enforcer has read the switch; returns the confirmation."""
     trigger_ms = Enforcement().trigger
-    with suppress(UserError):  # a mistake in a part that freezing does not need
+    with suppress(UserError):  # a mistake in a section that freezing does not need
         trigger_ms = settings.enforcement.trigger
     within_s = _LOOK_S + 2 * trigger_ms / 1_000
     until_s = time.monotonic() + within_s
@@ -98,14 +98,14 @@ def run_unfreeze(options: argparse.Namespace) -> int:
     """Turn the switch off.
 
     Raises:
-        UserError: the cluster is in no table, or the switch cannot be written.
+        UserError: no table has rows of the cluster, or the switch cannot be written.
     """
     from kquota_spark.enforcement.situation import require_known_cluster
 
     settings = settings_of(options, "cluster_id", "tables")
     switch = FreezeSwitch(settings)
     frozen = switch.frozen()
-    if frozen is None or not frozen.since_ms:  # off, or not to be read
+    if frozen is None or not frozen.since_ms:  # off, or unreadable
         require_known_cluster(settings)
     if frozen is None:
         say(f"{_cluster_text(settings)} was not frozen")
@@ -120,7 +120,7 @@ def _cluster_text(settings: Settings) -> str:
 
 
 def reading_text(switch: FreezeSwitch, time_ms: int) -> str:
-    """Where the switch is, and which enforcer reads it since when."""
+    """The path of the switch, and which enforcer read it last, and when."""
     reading = switch.reading()
     if reading is None:
         return f"{terminal_text(switch.where)}, no enforcer has read it yet"
@@ -129,13 +129,13 @@ def reading_text(switch: FreezeSwitch, time_ms: int) -> str:
 
 
 def frozen_text(frozen: Frozen) -> str:
-    """Since when, by whom and why."""
+    """When the cluster was frozen, by whom and why."""
     who, why = terminal_text(frozen.actor), terminal_text(frozen.reason)
     return f"frozen since {utc_text(frozen.since_ms)} by {who}: {why}"
 
 
 def login_name() -> str:
-    """The login name; in a container without an entry for its user, the user's number."""
+    """The login name, or the user's number in a container without an entry for the user."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):
@@ -143,10 +143,10 @@ def login_name() -> str:
 
 
 def reason_of(text: str | None) -> str:
-    """What --reason says.
+    """The text of --reason, stripped.
 
     Raises:
-        UserError: nothing, or too much.
+        UserError: the text is empty or too long.
     """
     reason = (text or "").strip()
     if not 0 < len(reason) <= _REASON_LENGTH:

@@ -1,6 +1,6 @@
-"""`kquota override`: a person's own change of a quota for a time, through the same guards and the same log.
+"""`kquota override`: a temporary change of a quota by a person. It uses the guards and the log of enforcement.
 
-Expiry restores exactly what was there.
+When it expires, exactly the value before is restored.
 """
 
 from __future__ import annotations
@@ -118,10 +118,10 @@ def _add_quota_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run_set(options: argparse.Namespace) -> int:
-    """Set one, or show what the guards would say.
+    """Set an override, or show the decision of the guards without --yes.
 
     Raises:
-        UserError: no entity, no reason, an end that is over, or a server or table that cannot be used.
+        UserError: no entity, no reason, an end in the past, or a server or table that cannot be used.
     """
     from kquota_spark.enforcement.assembly import enforcing, wait_for_lease
     from kquota_spark.enforcement.situation import override_evidence
@@ -185,7 +185,7 @@ def _length_text(length_ms: int) -> str:
 
 
 def run_list(options: argparse.Namespace) -> int:
-    """Show those in force."""
+    """Show the overrides in force."""
     live = _live(EnforcementLog(settings_of(options, "tables")).entries())
     footer = "kquota override expire PLAN puts back what was there before" if live else ""
     report = steps_report("kquota override list", live)
@@ -194,10 +194,10 @@ def run_list(options: argparse.Namespace) -> int:
 
 
 def run_expire(options: argparse.Namespace) -> int:
-    """Put back what was there before one.
+    """Restore the values before an override.
 
     Raises:
-        UserError: there is none of this name in force.
+        UserError: no plan has this id, or it is not an override.
     """
     settings = settings_of(options, "tables")
     entries = plan_entries(settings, options.plan_id)

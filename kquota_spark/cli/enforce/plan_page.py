@@ -1,4 +1,4 @@
-"""A plan as a person reads it, like a diff: who, what, from where to where, why, until when, and what was refused."""
+"""A plan for people, similar to a diff: entity, change, reason, end, people, and refused steps."""
 
 from __future__ import annotations
 
@@ -65,12 +65,12 @@ def _step_row(entry: LogEntry) -> Row:
 
 
 def steps_report(command: str, entries: Iterable[LogEntry]) -> Report:
-    """Steps for JSON and CSV."""
+    """A report of steps for JSON, YAML and CSV."""
     return Report(command, _COLUMNS, [_step_row(entry) for entry in entries], shown=(), times=_TIMES)
 
 
 def change_text(entry: LogEntry, *, is_back: bool = False) -> str:
-    """`300 kB/s -> 150 kB/s (-50 %)`; the other way round where a change is taken back."""
+    """`300 kB/s -> 150 kB/s (-50 %)`; reversed if the change is rolled back."""
     proposal = entry.proposal
     key, before, after = proposal.quota.key, proposal.before, proposal.after
     if is_back:
@@ -82,7 +82,7 @@ def change_text(entry: LogEntry, *, is_back: bool = False) -> str:
 
 
 def event_line(entry: LogEntry) -> str:
-    """One row of the log on one line: when, what, of whom, and why."""
+    """One row of the log on one line: time, event, entity, change, and reason."""
     plan_id, step = entry.step_id
     refused = f"refused by {entry.guard}" if entry.event is Event.REFUSED else entry.event.value
     proposal = entry.proposal
@@ -98,7 +98,7 @@ def event_line(entry: LogEntry) -> str:
 
 
 def status_text(entry: LogEntry) -> str:
-    """What became of a step, in a few words."""
+    """The status of a step, in a few words."""
     if entry.event is Event.REFUSED:
         return f"refused by {entry.guard or 'guard'}: {entry.detail}"
     status = _WORDS.get(entry.event.value, entry.event.value)
@@ -106,13 +106,13 @@ def status_text(entry: LogEntry) -> str:
 
 
 def people_text(entry: LogEntry) -> str:
-    """`planned by ann, approved by bob, ticket CHG-7`, as far as it is known."""
+    """`planned by ann, approved by bob, ticket CHG-7`; unknown parts are left out."""
     named = (("planned by", entry.author), ("approved by", entry.approver), ("ticket", entry.ticket))
     return ", ".join(f"{what} {who}" for what, who in named if who)
 
 
 def print_plan(entries: Sequence[LogEntry], page: Page) -> None:
-    """A plan with its steps; nothing of what clients chose reaches the terminal unescaped."""
+    """Print a plan with its steps. Names that clients chose are escaped for the terminal."""
     if not entries:
         page.line("nothing to change")
         return
@@ -152,12 +152,12 @@ def _field(page: Page, label: str, text: str, tone: Tone | None = None) -> None:
 
 
 def _number(value: float) -> float | str:
-    """JSON has no number for infinity."""
+    """The number, or a text for infinity and NaN, which JSON does not have."""
     return value if math.isfinite(value) else str(value)
 
 
 def _mark(before: float | None, after: float | None) -> str:
-    """As in a diff: `+` where none was set, `-` for a removal, `~` for another value."""
+    """The mark of a diff: `+` if no value was set, `-` for a removal, `~` for another value."""
     if before is None:
         return "+"
     return "-" if after is None else "~"

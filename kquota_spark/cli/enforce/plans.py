@@ -1,6 +1,6 @@
-"""`kquota enforce`: plans of enforcement, from what they would do to taking them back.
+"""`kquota enforce`: plans of enforcement: preview, approve, apply, roll back.
 
-Nothing is sent to the cluster without --yes, but by `run`: that sends what the policy file allows.
+Only `run` sends changes to the cluster without --yes: those that the policy file allows.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ CODES = {
 }
 
 _IN_FORCE = (Event.SENDING, Event.APPLIED, Event.RESTORING)
-"""Newest rows of steps that hold, or may hold."""
+"""The newest row of a step in force, or perhaps in force, has one of these events."""
 _NOT_IN_FORCE = "nothing of it is in force"
 _NEXT = {
     Mode.OBSERVE: "mode observe: it is written down, and never sent",
@@ -65,7 +65,7 @@ _NEXT = {
 
 
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add `enforce` and what is below it."""
+    """Add `enforce` and its subcommands."""
     enforce = subparsers.add_parser("enforce")
     commands = enforce.add_subparsers(required=True, metavar="COMMAND")
     _add(commands, "plan", "what the policies want now, and what the guards say to it", run_plan)
@@ -79,7 +79,7 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
         acting = _add(commands, name, help_text, run)
         acting.add_argument("plan_id", metavar="PLAN")
         add_yes_option(acting)
-        if name != "apply":  # it has the ticket of its approval
+        if name != "apply":  # apply uses the ticket of the approval
             add_ticket_option(acting)
     enforce_status.add_command(commands)
     enforce_run.add_command(commands)
@@ -99,7 +99,7 @@ def _add(
 
 
 def run_plan(options: argparse.Namespace) -> int:
-    """Plan, and show it."""
+    """Make a plan and show it."""
     from kquota_spark.enforcement.assembly import enforcing
 
     time_ms = now_ms()
@@ -115,7 +115,7 @@ def run_plan(options: argparse.Namespace) -> int:
 
 
 def run_show(options: argparse.Namespace) -> int:
-    """Show a plan as the log has it."""
+    """Show a plan from the log."""
     show_steps(
         "kquota enforce show", plan_entries(settings_of(options, "tables"), options.plan_id), options.output
     )
@@ -140,7 +140,7 @@ def run_approve(options: argparse.Namespace) -> int:
 
 
 def run_apply(options: argparse.Namespace) -> int:
-    """Send what may be sent of a plan."""
+    """Send the steps of a plan that may be sent."""
     from kquota_spark.enforcement.assembly import enforcing, wait_for_lease
 
     settings = settings_of(options, "tables")
@@ -156,7 +156,7 @@ def run_apply(options: argparse.Namespace) -> int:
 
 
 def _why_nothing(entries: Sequence[LogEntry], run: Enforcing, time_ms: int) -> str:
-    """Why a plan is neither approved nor sent, and what to do."""
+    """The reason why a plan is neither approved nor sent, and what to do."""
     steps = [step for step in LogState.of(entries).steps.values() if step.is_open]
     plan_id = entries[0].step_id.plan_id
     if not steps:
@@ -176,7 +176,7 @@ def _why_nothing(entries: Sequence[LogEntry], run: Enforcing, time_ms: int) -> s
 
 
 def run_rollback(options: argparse.Namespace) -> int:
-    """Put back what was before a plan."""
+    """Restore the values before a plan."""
     settings = settings_of(options, "tables")
     entries = plan_entries(settings, options.plan_id)
     command, form = "kquota enforce rollback", options.output
@@ -192,15 +192,18 @@ def take_back(
     is_agreed: bool,
     ticket: str | None,
 ) -> int:
-    """Put back what was before a plan, or without agreement show what would be; the exit code.
+    """Restore the values before a plan, or show what would be restored.
 
     Args:
-        command: as the envelope of the answer names it.
+        command: name in the envelope of the answer.
         settings: of the cluster.
         entries: the newest row of each step of the plan.
         form: of the output.
-        is_agreed: whether the person gave --yes.
-        ticket: of the change, for the log; None without one.
+        is_agreed: whether the person gave --yes; without it nothing is changed.
+        ticket: change request for the log; None for none.
+
+    Returns:
+        The exit code.
     """
     from kquota_spark.enforcement.assembly import enforcing, wait_for_lease
 
@@ -213,7 +216,7 @@ def take_back(
 
 
 def _taking_back(command: str, entries: Sequence[LogEntry], form: Format) -> int:
-    """Show what a rollback would put back, step by step in its own order."""
+    """Show what a rollback would restore, in the order of the rollback."""
     in_force = [entry for entry in reversed(entries) if entry.event in _IN_FORCE]
     if form != "table":
         show(steps_report(command, in_force), form)
@@ -227,7 +230,11 @@ def _taking_back(command: str, entries: Sequence[LogEntry], form: Format) -> int
 
 
 def plan_entries(settings: Settings, plan_id: str | None) -> list[LogEntry]:
-    """The newest row of each step of a plan, of the newest plan without an id.
+    """The newest row of each step of a plan.
+
+    Args:
+        settings: of the cluster.
+        plan_id: the plan; None for the newest.
 
     Raises:
         UserError: there is no such plan.
@@ -245,7 +252,7 @@ def plan_entries(settings: Settings, plan_id: str | None) -> list[LogEntry]:
 
 
 def show_steps(command: str, entries: Sequence[LogEntry], form: Format) -> None:
-    """Steps in the form that was asked for."""
+    """Print steps in the requested form."""
     if form == "table":
         print_plan(entries, Page())
     else:
@@ -253,7 +260,7 @@ def show_steps(command: str, entries: Sequence[LogEntry], form: Format) -> None:
 
 
 def exit_code_of(rows: Iterable[LogEntry]) -> int:
-    """What became of rows: refused by a guard, else failed in the cluster, else done if there are any."""
+    """The exit code for rows: refused by a guard, else failed in the cluster, else done; nothing without rows."""
     events = {row.event for row in rows}
     if Event.REFUSED in events:
         return REFUSED
@@ -262,33 +269,39 @@ def exit_code_of(rows: Iterable[LogEntry]) -> int:
     return DONE if events else NOTHING
 
 
-def acted(command: str, rows: Sequence[LogEntry], form: Format, said: str) -> int:
-    """Print what was done, row by row, and a sentence about it; the exit code.
+def acted(command: str, rows: Sequence[LogEntry], form: Format, note: str) -> int:
+    """Print rows, then a note.
 
     Args:
-        command: as the envelope of the answer names it.
-        rows: of the enforcement log, as they were written.
+        command: name in the envelope of the answer.
+        rows: rows written to the enforcement log.
         form: of the output.
-        said: the sentence; empty for none.
+        note: a sentence for people; empty for none.
+
+    Returns:
+        The exit code.
     """
     if form == "table":
         for row in rows:
             say(event_line(row))
     else:
         show(steps_report(command, rows), form)
-    if said:
-        say(terminal_text(said), sys.stdout if form == "table" else sys.stderr)
+    if note:
+        say(terminal_text(note), sys.stdout if form == "table" else sys.stderr)
     return exit_code_of(rows)
 
 
 def only_shown(what: str, command: str, entries: Sequence[LogEntry], form: Format) -> int:
-    """Show what --yes would act on; the exit code.
+    """Show what --yes would act on.
 
     Args:
-        what: that was not done, as a participle, e.g. `sent`.
-        command: as the envelope of the answer names it.
+        what: the action that was not done, as a participle, e.g. `sent`.
+        command: name in the envelope of the answer.
         entries: the newest row of each step of the plan.
         form: of the output.
+
+    Returns:
+        The exit code.
     """
     show_steps(command, entries, form)
     refused = [entry for entry in entries if entry.event is Event.REFUSED]

@@ -1,6 +1,6 @@
-"""`kquota quotas`: lifts the brokers' quotas, and puts back exactly what was there (KIP-13's tooling).
+"""`kquota quotas`: lifts quotas, and restores exactly the values before (KIP-13's tooling).
 
-Nothing is sent to the cluster without --yes.
+Without --yes, nothing is sent to the cluster.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ _STATUS_COLUMNS = (
 
 
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add `quotas` and what is below it."""
+    """Add `quotas` and its subcommands."""
     group = subparsers.add_parser("quotas")
     commands = group.add_subparsers(required=True, metavar="COMMAND")
     about = "remove quotas, of the whole cluster or of some entities"
@@ -107,10 +107,10 @@ def _add(
 
 
 def run_disable(options: argparse.Namespace) -> int:
-    """Lift, or show what would be lifted.
+    """Lift quotas, or show which quotas would be lifted.
 
     Raises:
-        UserError: the cluster or the log cannot be used, or no reason is given.
+        UserError: the cluster or the log cannot be used, or --yes has no reason.
     """
     settings, scope = settings_of(options, "tables"), _scope_of(options)
     reason = reason_of(options.reason) if options.yes else ""
@@ -135,7 +135,7 @@ def run_disable(options: argparse.Namespace) -> int:
 
 
 def run_enable(options: argparse.Namespace) -> int:
-    """Put back, or show what would be put back.
+    """Restore lifted quotas, or show which quotas would be restored.
 
     Raises:
         UserError: the cluster or the log cannot be used.
@@ -160,7 +160,7 @@ def run_enable(options: argparse.Namespace) -> int:
 
 
 def run_status(options: argparse.Namespace) -> int:
-    """Show what is lifted, as the log has it.
+    """Show the lifted quotas of the log.
 
     Raises:
         UserError: the log cannot be read.
@@ -192,7 +192,7 @@ def run_status(options: argparse.Namespace) -> int:
 
 
 def _scope_of(options: argparse.Namespace) -> Scope:
-    """Whose quotas the options mean."""
+    """The user and client id that the options select."""
     user: Name = DEFAULT if options.user_default else options.user
     client_id: Name = DEFAULT if options.client_default else options.client_id
     return Scope(user, client_id)
@@ -213,7 +213,7 @@ def _edges(settings: Settings) -> Iterator[Edges]:
 
 
 def _lifter(settings: Settings, edges: Edges) -> Lifter:
-    """Under the lease, with nothing in doubt any more."""
+    """A lifter that holds the lease. It has read back the unconfirmed writes of earlier runs."""
     from kquota_spark.enforcement.assembly import taken_lease
 
     lifter = Lifter(edges.target, edges.ledger, taken_lease(settings, edges.lease), login_name())
@@ -222,7 +222,7 @@ def _lifter(settings: Settings, edges: Edges) -> Lifter:
 
 
 def _in_force(settings: Settings, scope: Scope) -> dict[Quota, float]:
-    """The quotas that are meant, as the cluster has them now."""
+    """The selected quotas, as the cluster has them now."""
     from kquota_spark.quotas.sources import from_cluster
 
     history = from_cluster(settings)
@@ -247,7 +247,7 @@ def _count(lines: Sequence[Line], fate: Fate) -> str:
 
 
 def _skipped(lines: Sequence[Line], still: int) -> str:
-    """Whose quotas are not as they were before, each with the reason, and how many others are still lifted."""
+    """The quotas that were not restored, each with its reason, and the number of other quotas that are still lifted."""
     others = [line for line in lines if line.fate is not Fate.RESTORED]
     skipped = [
         f"\nskipped: {entity_text(str(line.quota.entity))} {line.quota.key}: {line.fate.value}"

@@ -1,4 +1,4 @@
-"""`kquota enforce run`: the enforcer in this process; `spark-submit jobs/enforce.py` is the same job."""
+"""`kquota enforce run`: the enforcer in this process. `spark-submit jobs/enforce.py` runs the same job."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kquota_spark.cli.text.page import say
 from kquota_spark.embedded.setup.spark import prepare_spark
 
 _SUBMIT = "--driver-memory 1g pyspark-shell"
-"""The heap of the JVM: all that it does is to report new decisions."""
+"""Heap of the JVM. Spark only reports new decisions, so little is enough."""
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

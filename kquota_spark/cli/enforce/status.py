@@ -1,4 +1,4 @@
-"""`kquota enforce status`: how far enforcement may go, whether it is frozen, what is in force, what waits."""
+"""`kquota enforce status`: the mode, the kill switch, changes in force, and waiting plans."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 
 def run_status(options: argparse.Namespace) -> int:
-    """Show it; what cannot be asked is said in its place."""
+    """Print the status. If the lease cannot be read, the error is printed in its place."""
     from kquota_spark.enforcement.policies import load_policies
 
     settings, time_ms = settings_of(options, "tables"), now_ms()
@@ -54,7 +54,7 @@ def run_status(options: argparse.Namespace) -> int:
         page.paragraph("", reading_text(switch, time_ms))
         for title, entries in sections.items():
             _print_steps(title, entries, policies, time_ms, page)
-        # Last, because the cluster may let us wait.
+        # Last, because the cluster may answer slowly.
         sys.stdout.flush()
         _print_holder(*_holder(settings), time_ms, page)
     else:
@@ -67,7 +67,7 @@ def run_status(options: argparse.Namespace) -> int:
 def _sections(
     log: Sequence[LogEntry], policies: Policies, time_ms: int, limit: int | None
 ) -> dict[str, list[LogEntry]]:
-    """The newest row of each step that people should know of, by title."""
+    """The newest row of each step in force, waiting or refused, by title."""
     state = LogState.of(log)
     live = [step.last for steps in state.live.values() for step in steps]
     waiting = [step.last for step in state.waiting(time_ms, policies.guards.approve_within)]

@@ -1,11 +1,11 @@
-"""`--ticket`: the change request of an act, kept in `enforcement_log` with who planned and who approved."""
+"""`--ticket`: the change request of an action, kept in `enforcement_log` with its author and approver."""
 
 from __future__ import annotations
 
 import argparse
 
 _MOST_CHARACTERS = 100
-"""Maximum length of a ticket."""
+"""Maximum length of a ticket, characters."""
 
 
 def add_ticket_option(parser: argparse.ArgumentParser) -> None:

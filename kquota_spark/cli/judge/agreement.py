@@ -1,4 +1,4 @@
-"""`kquota agreement`: how well verdicts agree with the brokers, and why not where they do not."""
+"""`kquota agreement`: how well verdicts agree with the brokers, and likely causes where they differ."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _group_and_span(options: argparse.Namespace) -> tuple[str, Span]:
 
 
 def _find(asked: Asked) -> Found:
-    """The agreement by group, and the causes of a drop by broker."""
+    """The agreement by group, and the likely causes of low agreement by broker."""
     group, span = asked.own
     found = by(asked.settings, group, span)
     rows, limit = found.dicts(), asked.limit

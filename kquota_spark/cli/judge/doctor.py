@@ -1,4 +1,4 @@
-"""`kquota doctor`: is every line counted, and may the tables be trusted; `--before`: can the audit start."""
+"""`kquota doctor`: whether all lines are counted and tables can be trusted; `--before`: whether the audit can start."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
 
 
 def run_doctor(options: argparse.Namespace) -> int:
-    """Run the checks; `FOUND` if one failed."""
+    """Run the checks; returns `FOUND` if one failed."""
     command = "kquota doctor"
     if options.before:
         command += " --before"
@@ -60,7 +60,7 @@ def run_doctor(options: argparse.Namespace) -> int:
 
 
 def show_checks(command: str, checks: Iterable[Check], form: Format) -> int:
-    """Print checks as they are done; `FOUND` if one failed."""
+    """Print each check when it is done; returns `FOUND` if one failed."""
     report = Report(
         command, _COLUMNS, (), shown=_SHOWN, colour=lambda row: _COLOURS.get(row["status"]), is_cut=False
     )
@@ -92,7 +92,7 @@ def _before(options: argparse.Namespace) -> Iterator[Check]:
 
 
 def _refused_by_serve(settings: Settings) -> str | None:
-    """What `kquota serve` would refuse in its section; None where that is right, or where a variable is missing."""
+    """The first mistake in the settings of `kquota serve`; None if there is none, or if a variable is missing."""
     from kquota_spark.cli.serve.access import Access
 
     if any(missing_values(settings.serve)):

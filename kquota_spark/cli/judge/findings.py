@@ -1,4 +1,4 @@
-"""`kquota findings`: what is wrong with a cluster's quotas and with the clients under them, and what to do."""
+"""`kquota findings`: problems of a cluster's quotas and their clients, and what to do about them."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _find(asked: Asked) -> Found:
 
 
 def _progress(started_s: float) -> Callable[[str], None]:
-    """Says on stderr what is looked at, once that takes longer than a person waits."""
+    """A callback that prints the current step on standard error, once the command takes longer than a second."""
 
     def say(at_what: str) -> None:
         if time.monotonic() - started_s > _PATIENCE_S:

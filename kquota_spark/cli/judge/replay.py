@@ -1,4 +1,4 @@
-"""`kquota replay`: the broker's verdicts from log files alone, compared with the throttle it logged."""
+"""`kquota replay`: the broker's verdicts from log files alone, compared with the throttle that it logged."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def add_commands(commands: Any) -> None:
 
 
 def run_replay(options: argparse.Namespace) -> int:
-    """Replay the logs and show what is asked for."""
+    """Replay the logs and print the requested answer."""
     if options.sample:
         _refuse_beside_sample(options)
         with as_file(files("kquota_spark").joinpath("samples")) as folder:
@@ -110,7 +110,7 @@ def _refuse_beside_sample(options: argparse.Namespace) -> None:
 
 
 def _of_sample(folder: Path) -> dict[str, Any]:
-    """The options for the sample; settings of the working directory are of another cluster."""
+    """The options for the sample. Settings of the working directory are not used: they are of another cluster."""
     return {
         "logs": sorted(folder.glob("*.gz")), "quotas": folder / "quotas.yaml", "config": folder / "kquota.yaml"
     }  # fmt: skip
@@ -184,7 +184,7 @@ def _check_time_zone(name: str) -> None:
 
 
 def _notes(settings: Settings, history: QuotaHistory, found: Replay) -> Iterator[str]:
-    """What has to be said about the quotas."""
+    """Notes about the limits of the quotas that were replayed."""
     if not history.has_history:
         yield f"{history.origin} has only the quotas of now: replayed as if they had always been in force"
     newest_ms = max((verdicts[-1].point.record_time_ms for verdicts in found.verdicts.values()), default=0)

@@ -1,4 +1,4 @@
-"""The verdicts of a replay: counts, and rows a bucket, a request, a verdict that differs; as data and as tables."""
+"""The verdicts of a replay as data and tables: counts, and rows per bucket, per request or per wrong verdict."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _MOST_REASONS = 5
 
 
 def summary_of(found: Replay) -> dict[str, Any]:
-    """Counts of lines and verdicts, as JSON has them."""
+    """Counts of lines and verdicts, for JSON."""
     whole = Agreement()
     by_type = {quota_type: Agreement() for quota_type in QuotaType}
     for key, verdicts in found.verdicts.items():
@@ -57,7 +57,7 @@ def summary_of(found: Replay) -> dict[str, Any]:
 
 
 def bucket_rows(found: Replay) -> list[dict[str, Any]]:
-    """One row a bucket: those that the broker throttled longest first, then those with the largest amount."""
+    """One row per bucket. The longest throttled by the broker come first, then the largest amounts."""
     rows = [_bucket_row(key, verdicts, found.decisions[key]) for key, verdicts in found.verdicts.items()]
     return sorted(rows, key=lambda row: (-row["observed_throttle_ms"], -row["amount"]))
 
@@ -85,7 +85,7 @@ def _bucket_row(key: BucketKey, verdicts: Sequence[Verdict], decisions: Sequence
 
 
 def request_rows(found: Replay) -> Iterator[dict[str, Any]]:
-    """One row a request, in order of time."""
+    """One row per request, in order of time."""
     entries = [(key, verdict) for key, verdicts in found.verdicts.items() for verdict in verdicts]
     entries.sort(key=lambda entry: entry[1].point.record_time_ms)
     for key, verdict in entries:
@@ -107,7 +107,10 @@ def wrong_rows(found: Replay, config: RateConfig) -> Iterator[dict[str, Any]]:
 
 
 def _cause(key: BucketKey, verdicts: Sequence[Verdict], index: int, config: RateConfig) -> str:
-    """Noise on the times says nothing about thread time and partitions that are not in the log."""
+    """The likely cause of a wrong verdict.
+
+    Noise on the times cannot explain verdicts on thread time and partitions, which are not in the log.
+    """
     if key.quota_type in BANDWIDTH:
         return cause_of(verdicts, index, config)
     found = verdicts[index].cause
@@ -115,7 +118,7 @@ def _cause(key: BucketKey, verdicts: Sequence[Verdict], index: int, config: Rate
 
 
 def wrong_line(row: dict[str, Any]) -> tuple[str, str]:
-    """A verdict that differs, for people: when, and what."""
+    """A wrong verdict for people: its time, and its text."""
     sure = "certain" if row["is_certain"] else "uncertain"
     return row["record_time"], (
         f"broker {row['broker_id']} {row['quota_type']} "
@@ -125,7 +128,7 @@ def wrong_line(row: dict[str, Any]) -> tuple[str, str]:
 
 
 def bucket_name(row: Row) -> str:
-    """`alice / etl`, `alice`, `etl`, or a callback's `group=pay`; not escaped."""
+    """`alice / etl`, `alice`, `etl`, or a callback's `group=pay`; not escaped for the terminal."""
     parts = [row[name] for name in ("bucket_user", "bucket_client_id") if row[name]]
     return (
         ", ".join(f"{name}={value}" for name, value in row["bucket_tags"].items())
@@ -135,7 +138,7 @@ def bucket_name(row: Row) -> str:
 
 
 def bucket_columns(key: BucketKey) -> dict[str, Any]:
-    """Where it happened."""
+    """The columns that identify a bucket."""
     return {
         "broker_id": key.broker_id,
         "quota_type": key.quota_type.value,
@@ -160,7 +163,7 @@ def _verdict_columns(key: BucketKey, verdict: Verdict) -> dict[str, Any]:
 
 
 def print_summary(summary: dict[str, Any]) -> None:
-    """The same for people."""
+    """Print the counts of `summary_of` for people."""
     print(f"{summary['lines']:,} lines, {summary['unreadable']:,} unreadable, {summary['counted']:,} counted")
     reasons = sorted(summary["unreadable_reasons"].items(), key=lambda item: (-item[1], item[0]))
     for reason, lines in reasons[:_MOST_REASONS]:
@@ -187,7 +190,7 @@ def print_summary(summary: dict[str, Any]) -> None:
 
 
 def show_buckets(rows: Sequence[Row], *, has_more: bool) -> None:
-    """A table of buckets."""
+    """Print a table of buckets."""
     shown = (
         *place_columns(rows),
         Shown("limit", lambda row: rate_text(row["quota_type"], row["limit_per_s"]), rank=3),
@@ -203,7 +206,7 @@ def show_buckets(rows: Sequence[Row], *, has_more: bool) -> None:
 
 
 def show_requests(rows: Sequence[Row], *, has_more: bool) -> None:
-    """A table of requests."""
+    """Print a table of requests."""
     shown = (
         Shown("record time", lambda row: row["record_time"][11:-1]),
         *place_columns(rows),
@@ -218,7 +221,7 @@ def show_requests(rows: Sequence[Row], *, has_more: bool) -> None:
 
 
 def place_columns(rows: Sequence[Row]) -> tuple[Shown, ...]:
-    """Broker (where there are several), type and bucket."""
+    """The columns broker (if there are several), type and bucket."""
     columns = (
         Shown("type", lambda row: type_text(row["quota_type"]), is_text=True, keep=8),
         Shown("bucket", bucket_name, is_text=True, keep=12),

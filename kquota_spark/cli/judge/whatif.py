@@ -1,4 +1,4 @@
-"""`kquota whatif`: the throttles that other quotas would have given to the traffic that was."""
+"""`kquota whatif`: the throttles that other quotas would have given to the recorded traffic."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ COMMANDS = {
 
 _STRETCH_MS = 3_600_000
 _SLOW_REQUESTS = 50_000
-"""Judged twice in about two seconds."""
+"""Requests above which progress is printed; judging them twice takes about two seconds."""
 _NOTE = (
     "all figures are by replay, of the recorded requests: real clients send more under a higher limit and less under "
     "a lower one\n"
@@ -75,7 +75,7 @@ def add_commands(commands: Any) -> None:
 
 
 def run_whatif(options: argparse.Namespace) -> int:
-    """Judge a stretch of usage under the quotas that were in force and under those to try."""
+    """Judge a period of usage under the quotas that were in force, and under those to try."""
     from kquota_spark.quotas.sources import from_file, from_tables
     from kquota_spark.reports.clients.what_if import what_if
 
@@ -99,7 +99,7 @@ def run_whatif(options: argparse.Namespace) -> int:
 
 
 def _stretch(settings: Settings, since: Since | None, until: Since | None) -> tuple[int, int]:
-    """First second and end, epoch ms."""
+    """The first second and the end of the period, epoch ms."""
     from kquota_spark.store.reading import open_tables, utc_text
 
     if until is not None:
@@ -137,7 +137,7 @@ def _row(each: Difference) -> dict[str, Any]:
 
 
 def _columns(when: str, side: Side | None) -> dict[str, Any]:
-    """Null where the rules do not make the bucket, and a limit of null where it has none."""
+    """Columns of one side. All are null if the rules do not make the bucket; the limit is null if there is none."""
     return {
         f"limit_{when}_per_s": None if side is None else side.limit_per_s,
         f"throttled_requests_{when}": None if side is None else side.throttled_requests,
@@ -178,7 +178,7 @@ def _report(found: WhatIf, rows: list[dict[str, Any]], count: int) -> Report:
 
 
 def _print_chart(rows: list[dict[str, Any]]) -> None:
-    """The total delay of each bucket, today and proposed; nothing where no request is throttled by either."""
+    """Print the total delay of each bucket, today and proposed. Prints nothing if no request is throttled."""
     if not any(row[f"throttled_ms_{when}"] for row in rows for when in ("before", "after")):
         return
     page = Page()
@@ -199,7 +199,7 @@ def _chart_name(row: Row) -> str:
 
 
 def _pair(row: Row, text: Callable[[str], str]) -> str:
-    """Before and after, once where they are the same; `-` where the rules do not make this bucket."""
+    """Before and after, or one text if they are equal; `-` for a side with rules that do not make this bucket."""
     sides = ("before", "after")
     before, after = ("-" if row[f"throttled_ms_{when}"] is None else text(when) for when in sides)
     return before if before == after else f"{before} -> {after}"

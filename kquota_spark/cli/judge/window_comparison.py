@@ -1,6 +1,6 @@
-"""What another quota.window.num and quota.window.size.seconds would have done to the logged requests.
+"""The effect that other values of quota.window.num and quota.window.size.seconds would have had on logged requests.
 
-The model alone: what clients would have sent had they been throttled otherwise, no log tells.
+This is the model alone. No log shows what clients would have sent under other throttling.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _CENSORED = (
 
 
 def window_shape(text: str) -> tuple[int, int]:
-    """`30x1`: number and seconds, as a type of argparse."""
+    """Number and seconds of `30x1`, as a type of argparse."""
     match = _SHAPE.fullmatch(text)
     if match is None or 0 in (shape := (int(match.group(1)), int(match.group(2)))):
         msg = f"{text!r}, expected NUMxSECONDS such as 30x1"
@@ -39,7 +39,16 @@ def window_shape(text: str) -> tuple[int, int]:
 
 
 def compared(found: Replay, config: RateConfig, shape: tuple[int, int]) -> dict[str, Any]:
-    """Put the requests through the broker's windows and through others: totals, and a row a limited bucket."""
+    """Replay the requests with the broker's windows and with others.
+
+    Args:
+        found: the replay.
+        config: windows of the broker.
+        shape: number and seconds of the other windows.
+
+    Returns:
+        Totals, and one row per limited bucket.
+    """
     other = replace(config, num_samples=shape[0], window_ms=shape[1] * 1_000)
     rows = []
     for key, verdicts in found.verdicts.items():
@@ -63,7 +72,7 @@ def compared(found: Replay, config: RateConfig, shape: tuple[int, int]) -> dict[
 
 
 def _effect(verdicts: Sequence[Verdict], config: RateConfig, limit_per_s: float) -> dict[str, Any]:
-    """What one shape does to a bucket; the burst is that of its last limit."""
+    """The effect of one window shape on a bucket; the burst is that of its last limit."""
     ring = SampleRing(config)
     throttles_ms = []
     for verdict in verdicts:
@@ -89,7 +98,7 @@ def _totals(config: RateConfig, rows: Sequence[Row], name: str) -> dict[str, Any
 
 
 def print_comparison(comparison: Row) -> None:
-    """The table form: buckets that either shape throttles, longest first, and the totals below."""
+    """Print the comparison: buckets that either shape throttles, longest first, and the totals below."""
     page = Page()
     now, other = comparison["now"], comparison["other"]
     rows = [row for row in comparison["rows"] if row["now"]["throttle_ms"] or row["other"]["throttle_ms"]]

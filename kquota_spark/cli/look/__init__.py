@@ -1,4 +1,4 @@
-"""Commands that look at the tables.
+"""Commands that read the tables.
 
-In reading order: declared_tables, exporter, decisions, violations, usage, report, timeline.
+In reading order: try_sample, throttled, violations, decisions, usage, timeline, report, declared_tables, exporter.
 """

@@ -1,4 +1,4 @@
-"""`kquota decisions`: every second of every quota bucket, newest first."""
+"""`kquota decisions`: the decisions for every second of every quota bucket, newest first."""
 
 from __future__ import annotations
 

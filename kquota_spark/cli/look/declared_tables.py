@@ -1,4 +1,4 @@
-"""`kquota tables`: the tables and columns as declared, for people who query them."""
+"""`kquota tables`: the declared tables and columns, for people who query them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COMMANDS = {
 
 _COLUMNS = ("table", "column", "type", "is_partition", "about")
 _STATEMENTS = {
-    # Columns and comments are in the Delta log, so nothing of them has to be repeated.
+    # Columns and comments are in the Delta log, so the statements need not repeat them.
     "spark": (
         "CREATE SCHEMA IF NOT EXISTS kquota;",
         "CREATE TABLE IF NOT EXISTS kquota.{name} USING DELTA LOCATION '{where}';",
@@ -81,7 +81,7 @@ def _rows(tables: Sequence[Table]) -> list[dict[str, object]]:
 
 
 def _statements(engine: str, settings: Settings, tables: Sequence[Table]) -> Iterator[str]:
-    """What to run there, once; a table that the job has not made yet is left out, and said so."""
+    """SQL statements to run once in the engine; a comment replaces a table that the job has not written yet."""
     from kquota_spark.store.reading import Tables
 
     before, statement = _STATEMENTS[engine]
@@ -96,7 +96,7 @@ def _statements(engine: str, settings: Settings, tables: Sequence[Table]) -> Ite
 
 
 def _described(table: Table, columns: int) -> str:
-    """The table's grain, then a line or more for each column; meanings are wrapped, never cut."""
+    """The table's grain, then one or more lines per column; meanings are wrapped, never cut."""
     types = [_FIELDS.sub("struct<...>", column.type) for column in table.columns]
     name_columns, type_columns = max(map(len, table.names)), max(map(len, types))
     lines = textwrap.wrap(f"{table.name}: {table.grain}", columns)

@@ -69,7 +69,7 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
 
 
 def run_exporter(options: argparse.Namespace) -> int:
-    """Answer scrapes until told to stop, or print one.
+    """Answer scrapes until stopped, or print one.
 
     Raises:
         UserError: the address cannot be listened on; with --once, the tables cannot be read.
@@ -86,7 +86,7 @@ def run_exporter(options: argparse.Namespace) -> int:
     exposed = exported.exposed(now_ms())
 
     def scrape() -> str:
-        # What was so after the last look, replaced as a whole: a scrape waits for none, and sees no half of one.
+        # The result of the last check, replaced as a whole: a scrape does not wait, and never gets half a result.
         return exposition(exposed.at(now_ms()))
 
     with metrics_endpoint(options.address, options.port, scrape, setting="--port") as port:
@@ -119,7 +119,7 @@ def _print_one(exported: ExportedTables) -> None:
     at_ms = exported.newest_decision_ms or now_ms()
     exported.looked(at_ms, time.monotonic() - began_s, is_failed=False)
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(encoding="utf-8")  # that of the format, whatever the locale is
+        sys.stdout.reconfigure(encoding="utf-8")  # the format requires UTF-8, whatever the locale
     print(exposition(exported.exposed(at_ms).at(at_ms)), end="")
 
 

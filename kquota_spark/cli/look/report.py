@@ -1,4 +1,4 @@
-"""`kquota report`: one page about a stretch of time, for people, tickets, sheets or programs; once or on a schedule."""
+"""`kquota report`: one page about a period, for people, tickets, spreadsheets or programs; once or on a schedule."""
 
 from __future__ import annotations
 
@@ -81,10 +81,10 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
 
 
 def run_report(options: argparse.Namespace) -> int:
-    """Write the page, and say where it is and what it says first.
+    """Write the page, and print its path and its headline.
 
     Raises:
-        UserError: there is nothing to report on, or it cannot be read or written.
+        UserError: there is nothing to report on, or something cannot be read or written.
     """
     if options.tenants and options.folder is None:
         raise UserError("--tenants: needs --folder, the folder that the pages are written into")
@@ -103,7 +103,11 @@ def run_report(options: argparse.Namespace) -> int:
 
 
 def report_format(to: str | None, asked: str | None) -> str:
-    """The format to write, by the values of `--to` and `--format`; the latter decides for an ending that names none.
+    """The format to write: by the ending of `--to`, else by `--format`, else HTML if `--to` names no file.
+
+    Args:
+        to: file name or `-`; None for the default name.
+        asked: value of `--format`; None if it is not given.
 
     Raises:
         UserError: the ending and `--format` contradict each other, or neither names a format.
@@ -126,7 +130,7 @@ def report_format(to: str | None, asked: str | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What all pages of one run share: tables, stretch, time of making, length of lists, form."""
+    """Values that all pages of one run share: tables, period, creation time, length of lists, format."""
 
     settings: Settings
     period: Period
@@ -136,7 +140,7 @@ class Made:
 
     @property
     def suffix(self) -> str:
-        """The end of file names."""
+        """The ending of file names."""
         return _SUFFIXES[self.form]
 
     def report(self, tenant: str | None) -> AuditReport:
@@ -148,15 +152,15 @@ class Made:
         )
 
     def stem(self, tenant: str | None) -> str:
-        """Cluster, perhaps user, and stretch, as a file name."""
+        """The file name without ending: cluster, user if there is one, and period."""
         from kquota_spark.reports.pages.page_names import safe_name, stretch_name
 
         names = [self.settings.cluster_id, *([] if tenant is None else [tenant])]
         return "-".join([*map(safe_name, names), stretch_name(self.period)])
 
     def drawn(self, report: AuditReport) -> bytes:
-        """The report in the form asked for."""
-        # Each page brings its own libraries, so only the one asked for is loaded.
+        """The report as bytes in the requested format."""
+        # Each format imports its own libraries, so only the requested one is loaded.
         if self.form == "html":
             from kquota_spark.reports.pages.page_html import html_page
 

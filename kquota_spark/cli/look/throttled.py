@@ -1,9 +1,9 @@
-"""`kquota throttled`: which buckets were throttled, most total delay first."""
+"""`kquota throttled`: the throttled buckets, most total delay first."""
 
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 from kquota_spark.cli.options import (
@@ -32,7 +32,7 @@ COMMANDS = {
 
 _DAY_MS = 86_400_000
 _ALL = 1_000_000
-"""Maximum buckets: all of them, because the largest share of time is not the most delay."""
+"""Maximum number of buckets, in effect all: the largest share of time is not always the most delay."""
 _COLUMNS = (
     "cluster_id", "quota_type", "bucket_user", "bucket_client_id", "bucket_tags", "limit_per_s", "delay_ms",
     "throttled_requests", "throttled_seconds", "time_throttled_percent", "episodes", "peak_quota_used_percent",
@@ -54,10 +54,10 @@ def _until(options: argparse.Namespace) -> Since | None:
 
 
 def _find(asked: Asked) -> Found:
-    """One row per bucket of a cluster, with the figures of the report.
+    """One row per throttled bucket of a cluster, with the figures of the report.
 
     Raises:
-        UserError: the period is empty, or the tables hold nothing of it.
+        UserError: the period is empty, or the tables contain nothing of it.
     """
     period = _period(asked)
     scope = open_scope(asked.tables, _of_one_cluster(asked, period), period, tenant=None, top=_ALL)
@@ -88,10 +88,10 @@ def _period(asked: Asked) -> Period:
 
 
 def _of_one_cluster(asked: Asked, period: Period) -> Settings:
-    """The settings, with the cluster of the tables if they hold only one."""
+    """The settings; if the tables contain only one cluster, with the id of that cluster."""
     asked.tables.open(DECISIONS.name, period.from_ms)
     held = [name for (name,) in asked.tables.query("select distinct cluster_id from decisions limit 2").rows]
-    return replace(asked.settings, cluster_id=held[0]) if len(held) == 1 else asked.settings
+    return asked.settings.changed(cluster_id=held[0]) if len(held) == 1 else asked.settings
 
 
 def _row(one: HurtBucket) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`kquota timeline`: one client's use of its quota, its limit, and all that happened to it, on one axis."""
+"""`kquota timeline`: one client's use of its quota, its limit, and the events around it, on one time axis."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ _COLUMNS = (
     "throttled_requests", "requests", "seconds", "is_certain", "source", "is_muted", "kind", "what", "before", "after",
     "by",
 )  # fmt: skip
-"""A slot has the columns up to `is_muted`, an event `letter` and those from `kind` on."""
+"""A slot has the columns up to `is_muted`; an event has `letter` and the columns from `kind`."""
 _TIMES = frozenset({"time", "until"})
 _LETTERS = string.ascii_uppercase + string.ascii_lowercase
 _MOST_TEXT = 200
@@ -94,7 +94,7 @@ def _own(options: argparse.Namespace) -> _Own:
 
 
 def _find(asked: Asked) -> Found:
-    """Slots and events of one client.
+    """The slots and events of one client.
 
     Raises:
         UserError: the period is empty, or the tables cannot be read.
@@ -125,7 +125,7 @@ def _find(asked: Asked) -> Found:
 
 
 def _period(tables: Tables, since: Since | None, until: Since | None) -> Period:
-    """As asked for; else up to the newest second, from an hour before on."""
+    """The requested period; by default the hour up to the newest second."""
     for name in ("decisions", "usage"):
         if since is not None:
             tables.open(name, since.time_ms)
@@ -148,7 +148,7 @@ def _period(tables: Tables, since: Since | None, until: Since | None) -> Period:
 
 
 def _cluster(tables: Tables, settings: Settings) -> str | None:
-    """The settings' cluster where the tables hold several; None where it is the only one, whatever its name."""
+    """The cluster of the settings if the tables contain several; None if they contain only one."""
     held = [name for (name,) in tables.query(_CLUSTERS).rows]
     if len(held) < 2:
         return None
@@ -170,14 +170,14 @@ def _nobody(who: Identity, period: Period, quota_type: str | None, broker_id: in
 
 
 def _who_text(who: Identity) -> str:
-    """`alice / etl`, `user alice` or `client etl`; not escaped."""
+    """`alice / etl`, `user alice` or `client etl`; not escaped for the terminal."""
     if who.user is not None and who.client_id is not None:
         return f"{person_name(who.user)} / {person_name(who.client_id)}"
     return f"user {person_name(who.user)}" if who.user is not None else f"client {person_name(who.client_id)}"
 
 
 def _rows(found: Timeline, limit: int | None) -> Sequence[Row]:
-    """Slots, then events."""
+    """Rows of the slots, then of the events."""
     blank = dict.fromkeys(_COLUMNS)
     slots = [
         blank | asdict(slot) | {"row": "slot", "time": slot.from_ms, "until": slot.from_ms + found.length_ms}
@@ -194,7 +194,7 @@ def _rows(found: Timeline, limit: int | None) -> Sequence[Row]:
 
 
 def _envelope(found: Timeline) -> dict[str, Any]:
-    """What JSON says beside the rows."""
+    """Values of JSON beside the rows."""
     return {
         "user": found.who.user,
         "client_id": found.who.client_id,
@@ -206,7 +206,7 @@ def _envelope(found: Timeline) -> dict[str, Any]:
 
 
 def print_chart(found: Timeline, limit: int | None, page: Page) -> None:
-    """The chart with its events; the slots must fit beside the axis."""
+    """Print the chart with its events; the slots must fit beside the axis."""
     quota_type = found.place.quota_type
     for line in _head(found):
         page.paragraph("", terminal_text(line), indent=2)
@@ -218,7 +218,7 @@ def print_chart(found: Timeline, limit: int | None, page: Page) -> None:
     gaps = [event for event in found.events if event.kind == "gap"]
     for line in marks(found.slots, gaps, found.length_ms, strokes):
         page.line(line, Tone.BAD)
-    # No more events than there are letters.
+    # At most as many events as there are letters.
     shown = list(zip(_LETTERS, found.events[:limit], strict=False))
     for line in letters(shown, found.from_ms, found.length_ms, len(found.slots), strokes.edge):
         page.line(line, Tone.TITLE)

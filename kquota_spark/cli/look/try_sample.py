@@ -1,4 +1,4 @@
-"""`kquota try`: tables and a report of the bundled log of a real broker, in seconds, without Kafka, Spark and Java."""
+"""`kquota try`: tables and a report of a real broker's bundled log, in seconds, without Kafka, Spark or Java."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import argparse
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from importlib.resources import as_file, files
 from pathlib import Path
 from shutil import rmtree
@@ -54,7 +53,7 @@ _NEXT = (
 
 
 class _Sample(NamedTuple):
-    """What the tables hold."""
+    """Counts and the period of the tables."""
 
     lines: int
     buckets: int
@@ -73,10 +72,10 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
 
 
 def run_try(options: argparse.Namespace) -> int:
-    """Write the tables once, the report each time, and print the commands to try next.
+    """Write the tables once and the report every time, and print the next commands to try.
 
     Raises:
-        UserError: the folder holds something else, or cannot be written.
+        UserError: the folder contains other files, or cannot be written.
     """
     from kquota_spark.process.replaced_file import replace_file
     from kquota_spark.reports.gathered.gathering import gather_report
@@ -99,7 +98,7 @@ def run_try(options: argparse.Namespace) -> int:
 
 
 def _settings(folder: Path) -> Settings:
-    """Those of the folder, which are written if it is new or empty."""
+    """The settings of the folder; a new or empty folder gets a settings file first."""
     from kquota_spark.config.loader import load_settings
 
     config = folder / "kquota.yaml"
@@ -123,7 +122,7 @@ def _bundled() -> Iterator[Path]:
 
 
 def _write_tables(settings: Settings, folder: Path) -> None:
-    """Write them beside their place first: tables that are there are complete."""
+    """Write the tables to a temporary folder first, so that existing tables are always complete."""
     from kquota_spark.audit.past.recorded import write_recorded
     from kquota_spark.formats.quota_files.quota_file import read_quota_file
 
@@ -132,7 +131,7 @@ def _write_tables(settings: Settings, folder: Path) -> None:
     changes = read_quota_file(folder / "quotas.yaml")
     with _bundled() as bundled:
         [log] = bundled.glob("*.gz")
-        write_recorded(replace(settings, tables=str(unfinished)), [(_BROKER_ID, log)], changes, now_ms())
+        write_recorded(settings.changed(tables=str(unfinished)), [(_BROKER_ID, log)], changes, now_ms())
     unfinished.rename(folder / "tables")
 
 

@@ -1,4 +1,4 @@
-"""`kquota usage`: bytes, requests and rates of each client, whether or not a quota holds for it."""
+"""`kquota usage`: bytes, requests and rates of each client, with or without a quota."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ COMMANDS = {
 _CLIENT = 'cluster_id, broker_id, quota_type, "user", client_id'
 _DAY_MS = 86_400_000
 _UNIT = amount_per_rate()
-# The rate of a log's second is its amount; of a sample from JMX it is the broker's, in the unit of the limit.
+# The rate of a second from the log is its amount. A JMX sample has the broker's rate, in the unit of the limit.
 _RATE = f"if(amount is null, rate_per_s, rate_per_s / {_UNIT})"
 _AMOUNTS = f"amount, requests, duplicates, {_RATE} as rate_per_s, observed_throttle_ms, unsized_requests"
-# A second of more than 10,000 requests is split over several rows (tiles), which are put together before anything else.
-# Where there is no such second, and no JMX beside the log, both would only cost time: half of it or more.
+# A second with more than 10,000 requests is split over several rows (tiles), which are summed before anything else.
+# Summing tiles and excluding JMX beside the log take half of the time or more, so both are done only if needed.
 _ROWS = f"select {_CLIENT}, epoch_ms(usage.second) as second, {_AMOUNTS}, source from usage"  # noqa: S608 - names of ours
 _TILED = f"""
 select {_CLIENT}, epoch_ms(usage.second) as second, sum(amount)::bigint as amount,
@@ -54,7 +54,7 @@ from usage
 _ONE_SOURCE = """(source = 'log' or (cluster_id, broker_id, quota_type) not in (
   select distinct cluster_id, broker_id, quota_type from usage where source = 'log'
 ))"""
-"""Rows from JMX only of what no log tells, so that nothing is added up twice."""
+"""Keeps rows from JMX only if no log has the cluster, broker and quota type: nothing is counted twice."""
 _TOTALS = f"""
 select {_CLIENT}, sum(amount)::bigint as amount, sum(requests)::bigint as requests,
        sum(duplicates)::bigint as duplicates,
@@ -67,7 +67,7 @@ _DELAY = column("observed_throttle_ms", "total delay", note="total delay: by bro
 
 
 def _find(asked: Asked) -> Found:
-    """Totals of clients, largest first, or with --by-second every second, newest first."""
+    """Totals of clients, largest first; with --by-second every second, newest first."""
     if asked.flags:
         return _by_second(asked)
     last_day = _last_day(asked.tables) if asked.wanted.since is None else None
@@ -78,7 +78,7 @@ def _find(asked: Asked) -> Found:
 
 
 def _last_day(tables: Tables) -> Since | None:
-    """The beginning of the table's last day; None where it holds no more than that."""
+    """The beginning of the table's last day; None if the table has no older rows."""
     newest_ms = tables.newest_ms("usage")
     if newest_ms is None:
         return None
@@ -138,12 +138,12 @@ def _seconds(tables: Tables, wanted: Filter) -> tuple[str, list[object]]:
 
 
 def _has(tables: Tables, condition: str) -> bool:
-    """Whether there is such a row; the statistics of the files mostly tell."""
+    """Whether there is such a row; statistics of the files mostly answer this."""
     return bool(tables.query(f"select 1 from usage where {condition} limit 1").rows)  # noqa: S608 - text of ours
 
 
 def _span(tables: Tables, wanted: Filter) -> tuple[int, int]:
-    """The time that means are taken over, the same for all rows: what the table holds since --since."""
+    """Start and end of what the table contains since --since, epoch ms. Means of all rows are over this time."""
     where = Conditions()
     add_since(where, wanted, "usage.second")
     sql = f"select epoch_ms(min(second)), epoch_ms(max(second)) from usage{where.sql}"  # noqa: S608 - names of ours
@@ -152,7 +152,7 @@ def _span(tables: Tables, wanted: Filter) -> tuple[int, int]:
 
 
 def _named(row: Row, column: str) -> str:
-    """A name; from JMX an empty one is that of a bucket without such a tag."""
+    """A name; an empty one from JMX means a bucket without that tag."""
     return person_name(row[column] or (None if row["source"] == "jmx" else ""))
 
 

@@ -43,7 +43,7 @@ def _lasted(row: Row) -> str:
 
 
 def _harm(row: Row, name: str, text: Callable[[int], str]) -> str:
-    """The broker's figure of an episode; the replay's where the log has none."""
+    """The broker's figure of an episode, or that of the replay if the log has none."""
     return or_dash(row[f"observed_{name}"] if _is_by_brokers(row) else row[name], text)
 
 
@@ -52,7 +52,7 @@ def _is_by_brokers(row: Row) -> bool:
 
 
 def _source_note(rows: Sequence[Row]) -> str:
-    """Whose figures the harm is."""
+    """Note on whether the figures of throttling are by brokers or by replay."""
     sources = {_is_by_brokers(row) for row in rows if row["source"] != "jmx"}
     whose = "by brokers" if sources == {True} else "by replay" if sources == {False} else (
         "by brokers, by replay where the log has no throttle"

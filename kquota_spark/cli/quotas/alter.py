@@ -1,4 +1,4 @@
-"""`kquota alter`: sets and removes quotas of one entity in place, and says what governs where one is removed."""
+"""`kquota alter`: sets and removes quotas of one entity in place; reports what governs instead of a removed quota."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
 
 
 def run_alter(options: argparse.Namespace) -> int:
-    """Show, ask, alter, tell.
+    """Alter the quotas of one entity: compare with the cluster, show the difference, ask, write, report.
 
     Raises:
         UserError: a key or value that no cluster takes, a key to remove that is not set, or no answer.
@@ -58,7 +58,7 @@ def run_alter(options: argparse.Namespace) -> int:
     wanted = _wanted(entity, options.add, options.delete, options.usage)
     with chosen_cluster(options) as cluster:
         quotas = cluster.read()
-        # An address that is set in another spelling is altered there: a second entry would overwrite the first.
+        # If the cluster has the address in another spelling, alter that entry: a second one would overwrite the first.
         [entity] = in_spelling_of({entity: {}}, quotas)
         has = quotas.get(entity, {})
         missing = [key.value for key, value in wanted.items() if value is None and key not in has]
@@ -78,7 +78,7 @@ def run_alter(options: argparse.Namespace) -> int:
 
 
 def _fall_backs(edits: Sequence[QuotaEdit], before: QuotaSet, after: QuotaSet) -> Iterator[str]:
-    """What governs instead where a key is removed, a sentence for each kind of client that it did govern."""
+    """What governs after a key is removed: one sentence per kind of client that it governed."""
     removed = [edit for edit in edits if edit.after is None]
     effects = effect_changes(before, after) if removed else []
     for edit in removed:
@@ -101,7 +101,7 @@ def _fall_backs(edits: Sequence[QuotaEdit], before: QuotaSet, after: QuotaSet) -
 
 
 def _who(identity: Identity, entity: AnyEntity) -> str:
-    """Some of those whom an entity names, in words; nothing is said of a part that it does not have."""
+    """Some clients that an entity names, in words; parts that the entity does not have are left out."""
     names = dict(zip(("user", "client-id", "ip"), identity, strict=True))
     has = {kind.value for kind in parts_of(entity)}
     words = []
@@ -118,7 +118,7 @@ def _who(identity: Identity, entity: AnyEntity) -> str:
 def _wanted(
     entity: AnyEntity, added: Sequence[str], deleted: Sequence[str], wrong_usage: Callable[[str], object]
 ) -> dict[AnyKey, float | None]:
-    """The values to be; what is said twice is wrong usage."""
+    """The new values by key; None removes a key. A key that is named twice is a usage error."""
     pairs: list[tuple[str, str | None]] = []
     for text in (part for given in added for part in given.split(",")):
         key, equals, value = text.strip().partition("=")
@@ -145,11 +145,11 @@ def _key(entity: AnyEntity, text: str) -> AnyKey:
 
 
 def _value(entity: AnyEntity, key: str, text: str) -> float:
-    """A value that every cluster takes: KRaft refuses the others, and ZooKeeper's brokers would misread them."""
+    """A value that every cluster takes. KRaft refuses the others, and brokers with ZooKeeper would misread them."""
     number = finite_number(text)
     expected = expected_value(key, number)
     if number is None or expected is not None or number <= 0:
-        # A quota of 0 is a number to the formats of files, but KRaft takes none.
+        # File formats allow a quota of 0, but KRaft does not.
         expected = (expected or expected_value(key, None) or "").replace("0 or more", "above 0")
         raise UserError(f"{entity}: {key}={text}: expected {expected}; nothing was sent")
     return number

@@ -1,4 +1,4 @@
-"""`kquota context`: clusters saved by name, for the commands that work on a running one."""
+"""`kquota context`: clusters saved by name, for the commands that work on a running cluster."""
 
 from __future__ import annotations
 
@@ -64,10 +64,10 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
 
 
 def run_add(options: argparse.Namespace) -> int:
-    """Save one.
+    """Save a context.
 
     Raises:
-        UserError: there is one of this name, no address, or a file that cannot be read.
+        UserError: the name is in use, there is no address, or a file cannot be read.
     """
     path, contexts = _saved()
     if options.name in contexts.contexts:
@@ -90,17 +90,17 @@ def run_add(options: argparse.Namespace) -> int:
 
 
 def run_list(options: argparse.Namespace) -> int:
-    """Show all."""
+    """Show all contexts."""
     _, contexts = _saved()
     _show("kquota context list", contexts, sorted(contexts.contexts), options.output)
     return 0
 
 
 def run_show(options: argparse.Namespace) -> int:
-    """Show one.
+    """Show one context.
 
     Raises:
-        UserError: there is none of this name, or none in use.
+        UserError: no context has this name, or none is in use.
     """
     _, contexts = _saved()
     name = options.name or contexts.in_use
@@ -112,10 +112,10 @@ def run_show(options: argparse.Namespace) -> int:
 
 
 def run_delete(options: argparse.Namespace) -> int:
-    """Forget one.
+    """Delete a context.
 
     Raises:
-        UserError: there is none of this name.
+        UserError: no context has this name.
     """
     path, contexts = _saved()
     saved_context(options.name)
@@ -127,10 +127,10 @@ def run_delete(options: argparse.Namespace) -> int:
 
 
 def run_use(options: argparse.Namespace) -> int:
-    """Choose the one in use.
+    """Choose the context in use.
 
     Raises:
-        UserError: there is none of this name.
+        UserError: no context has this name.
     """
     path, contexts = _saved()
     if options.none:

@@ -1,4 +1,4 @@
-"""`kquota describe`: the quotas of a running cluster, in the grammar of KIP-546 and in that of kafka-configs.sh."""
+"""`kquota describe`: the quotas of a running cluster; it takes the options of KIP-546 and of kafka-configs.sh."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
 
 
 def run_describe(options: argparse.Namespace) -> int:
-    """Show them.
+    """Show the matching quotas.
 
     Raises:
-        UserError: the cluster does not answer, or a name cannot be said in sentences.
+        UserError: the cluster does not answer, or the sentences of kafka-configs.sh cannot contain a name.
     """
     wanted = asked_filter(options)
     with chosen_cluster(options) as cluster:
@@ -77,7 +77,7 @@ def run_describe(options: argparse.Namespace) -> int:
 
 
 def _meant(wanted: EntityFilter, quotas: QuotaSet) -> str:
-    """`; did you mean user=alice?` for names that no quota has, where one has a name like it; else empty."""
+    """`; did you mean user=alice?` for names that no quota has but that are similar to a known name; else empty."""
     hints = []
     for kind, name in wanted.parts.items():
         known = {other for each in quotas if isinstance(other := parts_of(each).get(kind), str)}
@@ -103,7 +103,7 @@ def _rows(entity: AnyEntity, quotas: QuotaSet) -> Iterator[Row]:
 
 
 def _sentences(quotas: QuotaSet) -> str:
-    """As kafka-configs.sh prints them; what it prints of SCRAM is no quota, and nothing of it is known here."""
+    """The quotas as kafka-configs.sh prints them. Its lines about SCRAM are left out: they are not quotas."""
     from kquota_spark.formats.exchange import kafka_configs
 
     try:

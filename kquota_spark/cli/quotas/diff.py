@@ -1,4 +1,4 @@
-"""`kquota diff`: two sets of quotas held against each other, by text and by effect on whom they govern."""
+"""`kquota diff`: compares two sets of quotas, by text and by effect on clients."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
 
 
 def add_tables_options(parser: argparse.ArgumentParser) -> None:
-    """Add --tables and --at: the quotas of the tables instead of a cluster, and the use by clients."""
+    """Add --tables and --at: read the quotas from the tables instead of a cluster, and the use by clients."""
     group = parser.add_argument_group("tables")
     group.add_argument(
         "--tables",
@@ -87,7 +87,7 @@ def add_tables_options(parser: argparse.ArgumentParser) -> None:
 
 
 class _Found(NamedTuple):
-    """What differs between two sides; by text or by effect only, the other is empty."""
+    """The differences between two sides; with --by text or --by effect, the other kind is empty."""
 
     before: Side
     after: Side
@@ -98,7 +98,7 @@ class _Found(NamedTuple):
 
 
 def run_diff(options: argparse.Namespace) -> int:
-    """Show what differs; `FOUND` if anything does.
+    """Show the differences; returns `FOUND` if there are any.
 
     Raises:
         UserError: a side cannot be read.
@@ -175,13 +175,13 @@ def _side(which: str, governs: Governs) -> Iterator[tuple[str, Any]]:
     yield f"level_{which}", None if governs.rule is None else governs.rule.level
     bucket = governs.bucket
     if bucket is not None:
-        # A name that no rule has stands for any: each of them has a bucket of its own.
+        # A name without a rule means any name; each such name has its own bucket.
         names = {"user": bucket.user, "client_id": bucket.client_id}
         yield f"bucket_{which}", {k: None if name == ANY_NAME else name for k, name in names.items()}
 
 
 def _print(found: _Found, limit: int | None, *, by: str) -> None:
-    """Print the edits, then who gets something else, then what a migration has mangled."""
+    """Print the edits, then clients with another limit or bucket, then names that a migration has mangled."""
     page = Page()
     page.paragraph("before: ", terminal_text(found.before.origin), indent=8)
     page.paragraph("after:", terminal_text(found.after.origin), indent=8)
@@ -273,7 +273,7 @@ def _buckets(change: EffectChange) -> str:
 
 
 def _bucket(governs: Governs) -> str:
-    """Who shares the limit; the names are those of who it is about."""
+    """The names that share the limit: a pair, a user or a client id; `none` without a bucket."""
     if governs.bucket is None:
         return "none"
     if governs.bucket.user and governs.bucket.client_id:

@@ -1,4 +1,4 @@
-"""`kquota drift`: whether a cluster is still what a file declares, and if not since when, and who edited it."""
+"""`kquota drift`: whether a cluster still has the quotas of a file; if not, since when, and who edited it."""
 
 from __future__ import annotations
 
@@ -65,7 +65,10 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
 
 
 def run_drift(options: argparse.Namespace) -> int:
-    """Show what drifted; `FOUND` if anything did, `ERROR` if that cannot be told.
+    """Show the drift.
+
+    Returns:
+        `FOUND` if a quota drifted, `ERROR` if the tables do not know the quotas of that time, else `DONE`.
 
     Raises:
         UserError: the file or the cluster cannot be read.
@@ -105,7 +108,7 @@ def _show(declared: Side, there: Side, found: DriftFound, form: Format, limit: i
 
 
 def _stale_text(there: Side, at: Since | None) -> str:
-    """Why the answer counts as none: who reads only the exit code must not take old quotas for those of now."""
+    """Why the quotas count as not known: a script that checks only the exit code must not rely on old ones."""
     known_ms = there.known_through_ms or BEGINNING_MS
     through = f"only through {iso_time(known_ms)}" if known_ms > BEGINNING_MS else "through no time at all"
     of = "now" if at is None else iso_time(at.time_ms)
@@ -133,7 +136,7 @@ def _row(drift: Drift) -> Row:
 
 
 def _times(at: str, before: str, change: Any) -> dict[str, int | None]:
-    """When an edit came; of a polled one it is only known when it was not and when it was there."""
+    """The times of an edit. A polled edit has no exact time, only the last poll without it and the first with it."""
     if change is None:
         return {at: None, before: None}
     return {at: change.at_ms or None, before: change.before_ms}

@@ -1,6 +1,6 @@
-"""`kquota import` and `kquota export`: the quotas of a file onto a cluster, and those of a cluster into a file.
+"""`kquota import` and `kquota export`: sets the quotas of a file on a cluster, and writes those of a cluster to a file.
 
-Import sets them in place, and reports the outcome of each. Export can also write those of the tables as of any moment.
+Import sets them in place, and reports the outcome of each. Export can also write the quotas of the tables at any time.
 """
 
 from __future__ import annotations
@@ -101,11 +101,11 @@ def _add_export(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
 
 
 def run_import(options: argparse.Namespace) -> int:
-    """Read, compare, show, ask, set, tell.
+    """Import the quotas of a file: compare with the cluster, show the difference, ask, write, report.
 
     Raises:
-        UserError: the file is none or not of its format, or the cluster does not answer.
-        SystemExit: with 2: nobody can tell the format, or be asked.
+        UserError: the file cannot be read or is not of its format, or the cluster does not answer.
+        SystemExit: with 2: the format cannot be guessed, or there is no terminal to ask on.
     """
     where = "standard input" if options.file == STDIN else options.file
     text = file_text(options.file, where)
@@ -131,7 +131,7 @@ def run_import(options: argparse.Namespace) -> int:
 
 
 def _kept(before: QuotaSet, wanted: QuotaSet) -> Iterator[QuotaEdit]:
-    """Values of the file that the cluster has already."""
+    """The values of the file that the cluster has already, as edits without a change."""
     for entity, values in wanted.items():
         has = before.get(entity, {})
         yield from (
@@ -140,7 +140,7 @@ def _kept(before: QuotaSet, wanted: QuotaSet) -> Iterator[QuotaEdit]:
 
 
 def _in_safe_order(edits: Sequence[QuotaEdit]) -> list[QuotaEdit]:
-    """Entities that get a value before those that only lose some: nobody is without a limit in between."""
+    """The edits: first entities that get a value, then those that only lose some. So no client is without a limit."""
     setting = {edit.entity for edit in edits if edit.after is not None}
     return sorted(edits, key=lambda edit: edit.entity not in setting)
 
@@ -160,11 +160,11 @@ def _read_format(text: str, name: str | None, file: str, wrong_usage: Callable[[
 
 
 def run_export(options: argparse.Namespace) -> int:
-    """Read and write.
+    """Read quotas and write them in a format.
 
     Raises:
-        UserError: the source cannot be read, the file cannot be written, or the format cannot say it all.
-        SystemExit: with 2: a cluster and the tables at once.
+        UserError: the source cannot be read, the file cannot be written, or the format cannot express all quotas.
+        SystemExit: with 2: both a cluster and the tables are named.
     """
     if options.formats:
         return _show_formats()
@@ -220,7 +220,7 @@ def _of_tables(options: argparse.Namespace) -> Side:
 
 
 def _sayable(form: Format, quotas: QuotaSet) -> QuotaSet:
-    """What the format can say entity by entity; told is what it cannot."""
+    """The entities that the format can express; the others are reported on standard error."""
     refused: list[str] = []
     found = {}
     for entity in in_order(quotas):

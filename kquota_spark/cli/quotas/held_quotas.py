@@ -1,7 +1,7 @@
-"""What enforcement holds of the quotas that somebody is about to edit by hand, and what becomes of it then.
+"""Changes of enforcement to quotas that a person is about to edit by hand, and the effect of the edit on them.
 
-Whoever sets a quota keeps it: `enforce.writing` gives its own change up where it finds another value, and puts nothing
-back. Only the very value that enforcement has set is taken for its own, and goes when its time is over.
+A quota that a person sets stays: if `enforce.writing` finds another value, it abandons its own change and restores
+nothing. Only the exact value that enforcement set counts as its own; it is reverted when it expires.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from kquota_spark.store.reading import utc_text
 from kquota_spark.store.storage import delta_errors
 
 _SOON = {"connect_timeout": "1s", "timeout": "2s", "max_retries": "0"}
-"""Of an object store: a note is not worth waiting for."""
+"""Options of an object store for a short wait: a note is not worth a long one."""
 
 
 Held = Mapping[tuple[AnyEntity, AnyKey], Step]
-"""The newest change of enforcement that holds, or may hold, of each quota."""
+"""The newest change of enforcement to each quota that is in force, or may be."""
 
 
 def held_steps(settings: Settings | None, entities: Iterable[AnyEntity]) -> Held:
-    """What enforcement holds of these entities; nothing where no table tells.
+    """The changes of enforcement to these entities; empty if the log cannot be read.
 
     Args:
-        settings: whose tables; None if there are none.
+        settings: settings of the tables; None if there are none.
         entities: only these.
     """
     of = {entity for entity in entities if isinstance(entity, Entity)}
@@ -41,19 +41,19 @@ def held_steps(settings: Settings | None, entities: Iterable[AnyEntity]) -> Held
     from kquota_spark.enforcement.edges.log import EnforcementLog
 
     if local_path(settings.tables) is None:
-        # In any case: of one option in two spellings either may be taken.
+        # Remove other spellings first: if an option has two spellings, the store may use either of them.
         others = {name: to for name, to in settings.storage_options.items() if name.lower() not in _SOON}
         settings = settings.changed(storage_options={**others, **_SOON})
     try:
         with delta_errors("the enforcement log cannot be read"):
             state = LogState.of(EnforcementLog(settings).entries(of))
     except UserError:
-        return {}  # the edit does not depend on it
+        return {}  # the edit does not depend on the log
     return {(quota.entity, quota.key): steps[-1] for quota, steps in state.live.items() if steps}
 
 
 def held_notes(held: Held, edits: Iterable[QuotaEdit], now_ms: int) -> list[str]:
-    """A sentence for each edit of a quota that is as enforcement has set it; also if the edit leaves it like that."""
+    """One sentence per edit of a quota that still has enforcement's value, also if the edit keeps that value."""
     found = ((held.get((edit.entity, edit.key)), edit) for edit in edits)
     notes = (_note(step, edit, now_ms) for step, edit in found if step is not None)
     return [note for note in notes if note is not None]
@@ -62,7 +62,7 @@ def held_notes(held: Held, edits: Iterable[QuotaEdit], now_ms: int) -> list[str]
 def _note(step: Step, edit: QuotaEdit, now_ms: int) -> str | None:
     proposal, plan_id = step.proposal, step.step_id.plan_id
     if proposal.after != edit.before:
-        return None  # somebody else has set it since
+        return None  # another person or tool has set it since
     is_kept = edit.after == edit.before
     stays = "it stays removed" if edit.after is None else "what you set stays"
     before, until_ms = exact_text(proposal.before), proposal.expires_at_ms

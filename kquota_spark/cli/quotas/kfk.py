@@ -1,4 +1,4 @@
-"""`kquota kfk`: the command line and the JSON of kfk-quotas, so that what was written for it goes on working."""
+"""`kquota kfk`: the command line and the JSON of kfk-quotas, so that scripts for kfk-quotas continue to work."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _RATES: Mapping[str, tuple[AnyKey, str]] = {
     ),
     "connection_rate": (IpQuotaKey.CONNECTION_CREATION_RATE, "connections a second, of an ip"),
 }
-"""The key of each option, and what its help says of the unit."""
+"""The key of each option, and its unit for the help."""
 
 
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -109,7 +109,7 @@ def run_query(options: argparse.Namespace) -> int:
     """Show quotas.
 
     Raises:
-        UserError: no cluster, or it does not answer.
+        UserError: no cluster is named, or it does not answer.
     """
     selection = selection_of(options)
     _, *ignored = [f"--{kind.replace('_', '-')}" for kind in selection.kinds] or [""]
@@ -130,7 +130,7 @@ def run_create(options: argparse.Namespace) -> int:
     """Set quotas of one entity.
 
     Raises:
-        UserError: no entity, no quota, no cluster, or it does not answer.
+        UserError: no entity, quota or cluster is named, or the cluster does not answer.
     """
     entity = only_one(chosen(options))
     given = {key: getattr(options, name) for name, (key, _) in _RATES.items()}
@@ -140,7 +140,7 @@ def run_create(options: argparse.Namespace) -> int:
     with opened_cluster(_address(options)) as cluster:
         held = held_steps(_settings(options), [entity])
         quotas = cluster.read() if options.output or held or isinstance(entity, IpEntity) else {}
-        # An address that is set in another spelling is altered there: a second entry would overwrite the first.
+        # If the cluster has the address in another spelling, alter that entry: a second one would overwrite the first.
         [entity] = in_spelling_of({entity: {}}, quotas)
         before = quotas.get(entity, {})
         edits = [QuotaEdit(entity, key, before.get(key), value) for key, value in values.items()]
@@ -156,7 +156,7 @@ def run_delete(options: argparse.Namespace) -> int:
     """Remove quotas.
 
     Raises:
-        UserError: no entity, no quota, no cluster, or it does not answer.
+        UserError: no entity, quota or cluster is named, or the cluster does not answer.
     """
     entities = chosen(options)
     keys = [key for name, (key, _) in _RATES.items() if getattr(options, name)]
@@ -200,7 +200,7 @@ def _address(options: argparse.Namespace) -> ClusterAddress:
 
 
 def _context(options: argparse.Namespace) -> str:
-    # A name that came out empty, as of an unset variable, is none: another cluster must not stand in for it.
+    # An empty name, e.g. from an unset variable, is an error: it must not select another cluster.
     name: str = load_contexts(contexts_file(os.environ)).in_use if options.kafka is None else options.kafka
     if name == "":
         raise UserError("which cluster: give --kafka CONTEXT or --config FILE; kquota context add saves one")
@@ -208,7 +208,7 @@ def _context(options: argparse.Namespace) -> str:
 
 
 def _settings(options: argparse.Namespace) -> Settings | None:
-    """Those that the context names; its --config is another kind of file."""
+    """The settings that the context names; None with --config, which is a file of another kind here."""
     return None if options.config is not None else settings_of_context(_context(options))
 
 
@@ -241,7 +241,7 @@ def _print_array(quotas: QuotaSet, entities: Sequence[AnyEntity]) -> None:
         raise UserError(str(error)) from error
     text = encodable_json(harmless_json(line.rstrip("\n")), sys.stdout.encoding or "utf-8")
     sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()  # before what is deleted is deleted
+    sys.stdout.flush()  # print quotas before they are deleted
 
 
 def _report(quotas: QuotaSet, entities: Sequence[AnyEntity], origin: str) -> Report:
@@ -262,10 +262,10 @@ def _report(quotas: QuotaSet, entities: Sequence[AnyEntity], origin: str) -> Rep
 
 
 def _check_keys(entity: AnyEntity, keys: Iterable[AnyKey]) -> None:
-    """Kafka says no more than that a key is invalid.
+    """Check that the keys fit the kind of entity. Kafka itself only reports that a key is invalid.
 
     Raises:
-        UserError: none, or one of the other kind of entity.
+        UserError: no key, or a key that does not fit.
     """
     wanted = [f"--{name.replace('_', '-')}" for name, (key, _) in _RATES.items() if _fits(entity, key)]
     keys = list(keys)

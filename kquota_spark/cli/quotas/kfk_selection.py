@@ -1,8 +1,9 @@
-r"""Which entities the options of `kquota kfk` mean, in the order and with the defaults of kfk-quotas.
+r"""The entities that the options of `kquota kfk` select, in the order and with the defaults of kfk-quotas.
 
-Of several kinds of options the first in this order counts: --all-users, --all-clients, --all-ips, --user-clients,
---user, --client, --ip; without any it is everything. In --user-clients the first `=` parts the user from the client ids
-and each `,` parts those; `\=` and `\,` are part of a name, and any other backslash is itself.
+If several kinds of options are given, only the first in this order counts: --all-users, --all-clients, --all-ips,
+--user-clients, --user, --client, --ip. Without options, all entities are selected. In --user-clients the first `=`
+separates the user from the client ids, and `,` separates client ids. `\=` and `\,` are part of a name; any other
+backslash is literal.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _WHOLE: dict[str, Callable[[AnyEntity], bool]] = {
     "all_clients": lambda entity: isinstance(entity, Entity) and entity.client_id is not None,
     "all_ips": lambda entity: isinstance(entity, IpEntity),
 }
-"""Every entity that has such a part: pairs are of a user and of a client id."""
+"""Selects every entity with such a part; a pair has both a user and a client id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,19 +32,19 @@ class Selection:
     """The options of a query."""
 
     kinds: Sequence[str]
-    """The kinds of options that were given, in the order in which they count; only the first does."""
+    """The given kinds of options, in order of precedence; only the first counts."""
     named: Mapping[str, Sequence[str]]
-    """What was given of user_clients, user, client and ip."""
+    """The given values of user_clients, user, client and ip."""
     defaults: frozenset[str]
-    """Kinds whose default is asked for: user, client, ip."""
+    """Kinds with a requested default: user, client, ip."""
     is_only: bool
-    """Defaults that are not asked for are left out."""
+    """Leave out defaults that are not requested."""
 
     def found_in(self, quotas: QuotaSet) -> list[AnyEntity]:
-        """The entities with quotas that are asked for; a default behind those that are named.
+        """The selected entities that have quotas; defaults come after names.
 
         Raises:
-            UserError: an option that names nothing.
+            UserError: an option names nothing.
         """
         if not self.kinds:
             return in_order(quotas)
@@ -62,7 +63,7 @@ class Selection:
                 yield _entity_of(kind, text)
 
     def _defaults(self, kind: str) -> Iterator[AnyEntity]:
-        """What is appended: without --only always, with it where the default is asked for."""
+        """The defaults to append: without --only always, with it only those that are requested."""
         if kind == "user_clients":
             if "client" in self.defaults or not self.is_only:
                 yield from (Entity(user_and_clients(text)[0], DEFAULT) for text in self.named[kind])
@@ -71,11 +72,11 @@ class Selection:
 
 
 def selection_of(options: argparse.Namespace) -> Selection:
-    """What the options of a query ask for."""
+    """The selection of the options of a query."""
     defaults = frozenset(kind for kind in ("user", "client", "ip") if getattr(options, f"{kind}_default"))
     kinds = [kind for kind in _KINDS if kind in defaults or getattr(options, kind)]
     if "user_clients" in kinds and "client" in kinds and not options.client:
-        kinds.remove("client")  # --client-default beside --user-clients belongs to that
+        kinds.remove("client")  # --client-default beside --user-clients is about these users
     named = {kind: getattr(options, kind) for kind in _KINDS if kind not in _WHOLE}
     return Selection(kinds, named, defaults, options.only)
 
@@ -98,12 +99,12 @@ def _unescaped(name: str) -> str:
 
 
 def chosen(options: argparse.Namespace) -> list[AnyEntity]:
-    """The entities that --user, --client, --ip and their defaults make together, of create and delete.
+    """The entities that --user, --client, --ip and their defaults name together, for create and delete.
 
-    A user and a client id are the pair. A name and the default of one kind are two entities.
+    A user and a client id together name the pair. A name and the default of one kind name two entities.
 
     Raises:
-        UserError: none, an ip beside another, or a name that cannot be one.
+        UserError: no entity, an ip beside another kind, or an invalid name.
     """
     users, client_ids, ips = (
         [*([name] if name is not None else []), *([DEFAULT] if is_default else [])]

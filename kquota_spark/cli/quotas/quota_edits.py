@@ -1,8 +1,7 @@
-"""Edits of a cluster's quotas as a person meets them: shown, asked about, made, and what became of each.
+"""Edits of a cluster's quotas by a person: show, ask, apply, and report the outcome of each.
 
-`carry_out` is the whole way of `import` and `alter`, from the edits to the exit code; `kfk` asks nobody, and takes only
-its last steps. In JSON, YAML and CSV standard output holds one answer only: the question and what it is about go to
-standard error.
+`carry_out` does all steps for `import` and `alter`, from the edits to the exit code. `kfk` does not ask, and uses only
+the last steps. In JSON, YAML and CSV, standard output has a single answer, and the question goes to standard error.
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ _COLUMNS = ("entity", "key", "before", "after", "change", "status", "detail")
 _PROGRESS_EVERY_S = 2.0
 _MOST_NOTES = 10
 _MOST_EXACT = 1e20
-"""Beyond it, and beyond every long of Kafka's, the digits of a double are not those that anybody wrote."""
+"""Largest value to print as an integer: above it, and above Kafka's longs, a double's digits are not exact."""
 
 
 class Status(Enum):
-    """What became of the edits of an entity; the value is what tables and JSON say."""
+    """The outcome of the edits of one entity; the value is the text of tables and JSON."""
 
     PLANNED = "planned"
     APPLIED = "applied"
@@ -45,13 +44,13 @@ class Status(Enum):
 
     @property
     def is_done(self) -> bool:
-        """Nothing is left to do, or would be."""
+        """Whether nothing is left to do."""
         return self in (Status.APPLIED, Status.ACCEPTED)
 
 
 @dataclass(frozen=True, slots=True)
 class EntityResult:
-    """What became of all edits of one entity, which stand or fall together; `detail` is the cluster's words."""
+    """The outcome of all edits of one entity, which succeed or fail together; `detail` is the cluster's message."""
 
     entity: AnyEntity
     edits: tuple[QuotaEdit, ...]
@@ -74,7 +73,7 @@ def add_edit_options(parser: argparse.ArgumentParser) -> None:
 
 
 class EditChoices(NamedTuple):
-    """What `add_edit_options` were given."""
+    """The values of the options of `add_edit_options`."""
 
     form: Format
     is_dry_run: bool
@@ -82,7 +81,7 @@ class EditChoices(NamedTuple):
 
 
 def choices_of(options: argparse.Namespace) -> EditChoices:
-    """What `add_edit_options` were given."""
+    """The values of the options of `add_edit_options`."""
     return EditChoices(options.output, options.dry_run, options.yes)
 
 
@@ -95,15 +94,18 @@ def carry_out(
     unchanged: int,
     notes: Sequence[str],
 ) -> int:
-    """Show, ask, apply and tell; returns the exit code.
+    """Show, ask, apply and report.
 
     Args:
-        cluster: whose quotas.
-        edits: by entity; empty if there is nothing to change, which is said.
-        choices: what `add_edit_options` were given.
+        cluster: the cluster to edit.
+        edits: grouped by entity; if empty, the report contains only that there is nothing to change.
+        choices: the values of the options of `add_edit_options`.
         command: for the envelope, e.g. `kquota import`.
-        unchanged: how many entities that were asked for are already as wanted.
-        notes: what to know before agreeing.
+        unchanged: number of requested entities that already have the wanted values.
+        notes: sentences to print before the question.
+
+    Returns:
+        The exit code.
     """
     form, origin = choices.form, cluster.origin
     _print_notes(notes, form)
@@ -131,7 +133,7 @@ def _print_notes(notes: Sequence[str], form: Format) -> None:
 
 
 def _is_agreed(question: str) -> bool:
-    """Whether the person agrees; exits with 2, as for wrong usage, where there is nobody to ask."""
+    """Whether the person agrees. Without a terminal to ask on, the program exits with 2, a usage error."""
     if not sys.stdin.isatty():
         say("kquota: there is no terminal to ask on, and nothing was changed: --yes does it", sys.stderr)
         raise SystemExit(USAGE)
@@ -144,11 +146,16 @@ def _is_agreed(question: str) -> bool:
 def apply_edits(
     cluster: ClusterQuotas, edits: Iterable[QuotaEdit], *, validate_only: bool = False
 ) -> list[EntityResult]:
-    """Make edits in place, one request an entity; with `validate_only` only ask whether the cluster would take them.
+    """Apply edits in place, one request per entity.
 
-    What the cluster refuses does not stop the others; only what would just remove is not tried once a value was
-    refused, because it may be what limits meanwhile those whom the value is for. After no answer the rest is not
-    tried: it would wait as long. Nor after Ctrl-C, which must not leave a person without knowing how far it came.
+    A refused edit does not stop the others. But after a refused value, edits that only remove are not tried: the old
+    quota may be what limits the clients that the value is for. After no answer the rest is not tried, because it would
+    wait as long. After Ctrl-C the rest is not tried either, so that the person sees how far it came.
+
+    Args:
+        cluster: the cluster to edit.
+        edits: grouped by entity.
+        validate_only: only ask whether the cluster would take them.
     """
     waiting = list(_by_entity(edits))
     done = Status.ACCEPTED if validate_only else Status.APPLIED
@@ -180,12 +187,12 @@ def apply_edits(
 
 
 def exit_code(results: Iterable[EntityResult]) -> int:
-    """`DONE` if all is done, or would be; `ERROR` if an entity was refused or failed."""
+    """`DONE` if all edits succeeded, or would; `ERROR` if an entity was refused or failed."""
     return DONE if all(result.status.is_done for result in results) else ERROR
 
 
 def _by_entity(edits: Iterable[QuotaEdit]) -> Iterator[tuple[AnyEntity, tuple[QuotaEdit, ...]]]:
-    """The edits of each entity, which stand together already."""
+    """The edits by entity; the edits of an entity must be adjacent."""
     for entity, of_one in groupby(edits, key=lambda edit: edit.entity):
         yield entity, tuple(of_one)
 
@@ -196,14 +203,14 @@ def edits_report(
     """The report of edits that were made, or would be made.
 
     Args:
-        command: the heading of the report.
-        origin: the cluster, as it is printed.
+        command: name in the envelope.
+        origin: name of the cluster, as printed.
         results: one per entity that changes or would change.
-        notes: lines that were printed before; JSON repeats them.
-        unchanged: number of entities that have what is wanted already.
+        notes: sentences that were printed before; JSON repeats them.
+        unchanged: number of entities that already have the wanted values.
     """
     rows = [_row(result, edit) for result in results for edit in result.edits]
-    # The cluster's words stand below the table, whole: in a column they would be cut.
+    # The cluster's messages are below the table in full: a column would cut them.
     lines = [
         f"{result.entity}: {result.status.value}: {result.detail}" for result in results if result.detail
     ]
@@ -253,14 +260,14 @@ _SHOWN = (
 
 
 def exact_text(value: float | None) -> str:
-    """A value in Kafka's unit, every digit: who agrees to an edit must not see 1,000,001 as 1.0 MB/s."""
+    """A value in Kafka's unit with every digit: a person who agrees to an edit must not see 1,000,001 as 1.0 MB/s."""
     if value is None:
         return "-"
     return f"{int(value):,}" if value == value // 1 and abs(value) < _MOST_EXACT else repr(value)
 
 
 def _change(edit: QuotaEdit) -> str:
-    """The words of an edit. What is removed falls to the next level, which may be higher or lower."""
+    """The kind of an edit. A removed quota falls back to the next level, which may be higher or lower."""
     if edit.after is None:
         return "removed"
     if edit.before is None:

@@ -1,4 +1,4 @@
-"""Quotas to hold against each other: of a file in any format, a saved context, a chosen cluster, the tables."""
+"""Sets of quotas to compare: of a file in any format, a saved context, a chosen cluster, or the tables."""
 
 from __future__ import annotations
 
@@ -25,14 +25,15 @@ if TYPE_CHECKING:
 
 STDIN = "-"
 _MOST_BYTES = 64_000_000
-"""Of text that the formats would still look at: four bytes a character."""
+"""Maximum bytes of a text that the formats accept: four bytes per character."""
 _MOST_PROBLEMS, _MOST_PROBLEM_CHARACTERS = 60, 400
 
 
 class Side(NamedTuple):
-    """A set of quotas, and where it is from as people call it; `known_through_ms` if later edits are not in it.
+    """A set of quotas, and its source as people name it.
 
-    `is_stale`: nobody has followed the quotas up to the moment that they are asked for.
+    `known_through_ms` is set if later edits are not in it. `is_stale` is set if the record of the quotas ends too long
+    before the requested moment.
     """
 
     origin: str
@@ -45,7 +46,7 @@ def named_side(text: str) -> Side:
     """The quotas of a file, of standard input (`-`), or of a saved context.
 
     Raises:
-        UserError: it is neither, or cannot be read, or has problems, one a line.
+        UserError: the text names neither, the source cannot be read, or it has problems, one per line.
     """
     try:
         is_file = text == STDIN or (Path(text).exists() and not Path(text).is_dir())
@@ -62,12 +63,12 @@ def named_side(text: str) -> Side:
 
 
 def _file_side(file: str) -> Side:
-    """The quotas of a file or of standard input, whose format is told by its content."""
+    """The quotas of a file or of standard input; the content determines the format."""
     from kquota_spark.formats.exchange.registry import FORMATS, guess
 
     where = "standard input" if file == STDIN else file
     text = file_text(file, where)
-    # No quotas at all leave no sign of a format.
+    # An empty list does not show its format.
     formats = [FORMATS["declared"]] if text.strip() == "[]" else guess(text, Path(file).name)
     if len(formats) != 1:
         names = ", ".join(each.name for each in formats or FORMATS.values())
@@ -76,10 +77,10 @@ def _file_side(file: str) -> Side:
 
 
 def chosen_side(options: argparse.Namespace) -> Side:
-    """The cluster of `add_cluster_options`; with --tables or --at instead of one, the table `quota_rules` as of then.
+    """The cluster of the options; with --tables or --at instead, the quotas of the table `quota_rules` at that time.
 
     Raises:
-        UserError: it does not answer, several are named, or there is nothing in the tables.
+        UserError: the cluster does not answer, several are named, or the tables are empty.
     """
     clusters = named_clusters(options)
     if clusters and options.at is not None:
@@ -93,10 +94,14 @@ def chosen_side(options: argparse.Namespace) -> Side:
 
 
 def stored_side(settings: Settings, at_ms: int) -> Side:
-    """The quotas of the table `quota_rules` as of then.
+    """The quotas of the table `quota_rules` at a time.
+
+    Args:
+        settings: of the tables.
+        at_ms: the time, epoch ms.
 
     Raises:
-        UserError: there is nothing in the tables.
+        UserError: the tables are empty.
     """
     from kquota_spark.quotas.stored import stored_quota_set
     from kquota_spark.store.reading import Tables
@@ -110,10 +115,14 @@ def stored_side(settings: Settings, at_ms: int) -> Side:
 
 
 def file_text(file: str, where: str) -> str:
-    """The text of a file of quotas; `-` is standard input.
+    """The text of a file of quotas.
+
+    Args:
+        file: its path; `-` is standard input.
+        where: its name in errors.
 
     Raises:
-        UserError: it cannot be read, is too large, or is not UTF-8.
+        UserError: the file cannot be read, is too large, or is not UTF-8.
     """
     try:
         if file == STDIN:
@@ -123,7 +132,7 @@ def file_text(file: str, where: str) -> str:
                 data = stream.read(_MOST_BYTES + 1)
         if len(data) > _MOST_BYTES:
             raise UserError(f"{where}: larger than {_MOST_BYTES:,} bytes, expected quotas")
-        # Line ends stay as they are: a name may hold a carriage return.
+        # Line ends stay unchanged: a name may contain a carriage return.
         return data.decode("utf-8")
     except OSError as error:
         raise UserError(f"{where}: cannot be read: {error.strerror}") from error
@@ -134,11 +143,16 @@ def file_text(file: str, where: str) -> str:
 def quotas_in(form: Format, text: str, where: str) -> QuotaSet:
     """The quotas of a text.
 
+    Args:
+        form: the format of the text.
+        text: the text.
+        where: its name in errors.
+
     Raises:
-        UserError: one line a problem.
+        UserError: one line per problem.
     """
     try:
-        # Our own file may tell of other times too: set is what it says of now.
+        # kquota's own format may contain several periods: use the quotas of now.
         return form.read(text) if form.read_at is None else form.read_at(text, now_ms())
     except ValueError as error:
         problems = str(error).split("\n")

@@ -1,4 +1,4 @@
-"""`kquota tree`: the quota tree, with what each rule governed and which rules limit nobody."""
+"""`kquota tree`: the quota tree: each rule with what it governed, and the rules that limit nobody."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def run_tree(options: argparse.Namespace) -> int:
 
 
 def _side(options: argparse.Namespace) -> Side | None:
-    """The quotas that the options name; None for those of the tables."""
+    """The quotas that the options name; None for the quotas of the tables."""
     clusters = named_clusters(options)
     if options.side is None:
         return chosen_side(options) if clusters else None
@@ -114,7 +114,7 @@ def _side(options: argparse.Namespace) -> Side | None:
 
 
 def _rows(node: Node, found: TreeFound) -> Iterator[Row]:
-    """A row a key; hits are null where nothing is known of them."""
+    """One row per key; hits are null if the tables contain none."""
     entity = node.entity
     if entity is None:
         return
@@ -154,7 +154,7 @@ def _print(found: TreeFound, limit: int | None) -> None:
 
 
 def _table_rows(line: Line) -> Iterator[Row]:
-    """A line a key; the name stands in the first only."""
+    """One row per key; only the first has the name."""
     stem, below = _stems(line)
     if line.node is None:
         yield _row(f"{stem}... and {line.more:,} more: --limit 0", None)
@@ -170,7 +170,7 @@ def _table_rows(line: Line) -> Iterator[Row]:
 
 
 def _row(name: str, use: KeyUse | None) -> Row:
-    """A text for each column by its title; a heading has a name alone."""
+    """One text per column, by title; a heading has only a name."""
     if use is None:
         return {"rule": name}
     quota_type = quota_type_of(use.key)
@@ -204,7 +204,7 @@ def _marks_text(use: KeyUse) -> str:
 
 
 def _stems(line: Line) -> tuple[str, str]:
-    """What stands left of a name, and left of the lines below it."""
+    """The strokes before a name, and those before the lines below it."""
     if not line.is_last:
         return "", ""
     before = "".join("   " if is_last else "│  " for is_last in line.is_last[:-1])

@@ -1,4 +1,4 @@
-"""`kquota explain`: why this limit: the walk over the levels, the bucket, and what the limit means."""
+"""`kquota explain`: why a client has its limit: the walk over the levels, the bucket, and the meaning of the limit."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _TONES = {Standing.GOVERNS: Tone.GOOD, Standing.NOT_REACHED: Tone.BAD}
 
 @dataclass(frozen=True, slots=True)
 class Sharers:
-    """Who was seen in the bucket: the first few, how many in all, in which hour, and their share fetches."""
+    """Clients seen in the bucket: the first few, their count, the hour, and their number of share fetches."""
 
     identities: list[tuple[str, str]]
     count: int
@@ -79,7 +79,7 @@ def add_commands(commands: Any) -> None:
 
 
 def run_explain(options: argparse.Namespace) -> int:
-    """Explain one answer."""
+    """Explain the limit of one client."""
     found = _found(options)
     if options.output == "table":
         _print(found, Page())
@@ -89,7 +89,12 @@ def run_explain(options: argparse.Namespace) -> int:
 
 
 def print_explanation(given: Sequence[str], place: SettingsPlace, page: Page) -> None:
-    """Explain one answer on a page, by options of `explain` and the settings of another command.
+    """Explain the limit of one client on a page, for another command.
+
+    Args:
+        given: options of `explain`.
+        place: the settings of the other command.
+        page: the page to write on.
 
     Raises:
         UserError: the quotas cannot be read.
@@ -102,7 +107,7 @@ def print_explanation(given: Sequence[str], place: SettingsPlace, page: Page) ->
 
 
 class _Found(NamedTuple):
-    """The answer and all that is said about it."""
+    """The answer with all details that are printed."""
 
     question: Question
     answer: Answer
@@ -144,7 +149,7 @@ def _print(found: _Found, page: Page) -> None:
 
 
 def _print_walk(page: Page, answer: Answer) -> None:
-    """The tree of candidates; nothing where a callback decides."""
+    """Print the candidates as a tree; nothing if a callback decides."""
     names = [terminal_text(step_rule(answer.quota_type, step)) for step in answer.walk]
     limits = ["" if step.limit is None else limit_text(answer.quota_type, step.limit) for step in answer.walk]
     limit_columns = max(map(len, limits), default=0)
@@ -172,7 +177,7 @@ def _seen_words(sharers: Sharers) -> str:
 
 
 def _share_notes(sharers: Sharers | None) -> list[str]:
-    """What a bucket's share consumers mean for its figures."""
+    """Notes on requests without a logged size, e.g. from share consumers, which the bytes of the bucket lack."""
     if sharers is None or not sharers.share_fetches:
         return []
     note = (
@@ -184,7 +189,7 @@ def _share_notes(sharers: Sharers | None) -> list[str]:
 
 
 def _sharers(question: Question, answer: Answer) -> Sharers | None:
-    """Who was in the bucket lately; None where no table tells it."""
+    """Clients seen in the bucket in the hour before the time of the question; None if no table contains this."""
     cluster_id = question.history.cluster_id
     if cluster_id is None or answer.quota_type is QuotaType.CONTROLLER_MUTATION:
         return None
@@ -235,7 +240,7 @@ def _as_json(found: _Found) -> dict[str, Any]:
 
 
 def _example_row(example: Example) -> dict[str, Any]:
-    """Amounts in bytes, or in ms of handler time."""
+    """The example for JSON: amounts in bytes, or in ms of handler time."""
     return {
         "limit_per_s": example.limit_per_s,
         "free_amount": example.free,

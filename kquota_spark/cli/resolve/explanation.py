@@ -1,7 +1,7 @@
-"""What an answer means, in sentences: the bucket, the limit, an example with its arithmetic, and what to mind.
+"""Sentences that explain an answer: the bucket, the limit, an example with its arithmetic, and notes.
 
-The example's amounts are integers: bytes, or milliseconds of handler time, of which one percent is ten a second. Its
-bursts go through the broker's own sample ring.
+The amounts of the example are integers: bytes, or milliseconds of handler time (one percent is 10 ms per second). Its
+bursts go through the same sample ring as in the broker.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _TEMPLATES = {
 }
 _MUTATION_WINDOWS = 11
 _MS_PER_PERCENT = 10
-"""A percent of a thread is 10 ms of it in each second."""
+"""Milliseconds of handler time per second in one percent of a thread."""
 _BURST_PART = 1.5
 _MOST_STEPS = 4
 
 
 class Moment(NamedTuple):
-    """What the broker measures at one request: the sum of its window, the length of that, and its throttle."""
+    """The broker's measurement at one request: the sum of its window, the window's length, and the throttle."""
 
     time_ms: int
     total: int
@@ -52,14 +52,14 @@ class Moment(NamedTuple):
 
 
 class Example(NamedTuple):
-    """A limit at work."""
+    """A limit applied to a few requests."""
 
     limit_per_s: float
-    """In amounts per second."""
+    """Amount per second."""
     free: int
-    """What may come at once after idleness without a throttle."""
+    """Largest amount without a throttle in one request after idleness."""
     burst: Moment
-    """Half as much again at once, in one request."""
+    """One request of half as much again."""
     after: Moment
     """One more byte half a window length later: the burst is still in the window."""
     steady: Moment | None
@@ -67,9 +67,14 @@ class Example(NamedTuple):
 
 
 def worked_example(quota_type: QuotaType, limit: float, config: RateConfig) -> Example | None:
-    """The example of a limit in the unit of its type; None where it throttles nobody, or is no rate over samples.
+    """The example for a limit; None if the limit throttles nobody, or is not a rate over samples.
 
-    A token bucket limits controller mutations, so there is none for them.
+    Controller mutations have no example: a token bucket limits them.
+
+    Args:
+        quota_type: the type of the limit.
+        limit: in the unit of the type.
+        config: windows of the broker.
     """
     per_s = limit * _MS_PER_PERCENT if quota_type is QuotaType.REQUEST else limit
     if quota_type is QuotaType.CONTROLLER_MUTATION or not 0 < per_s < 2**62:
@@ -103,7 +108,7 @@ def _first_throttle(per_s: float, config: RateConfig, cap_ms: int | None) -> Mom
 
 
 def bucket_words(question: Question, answer: Answer) -> str:
-    """Who shares the bucket, and where it is."""
+    """The clients that share the bucket, and where the bucket is."""
     bucket = answer.governed.bucket
     user, client_id = shown_name(bucket.user), shown_name(bucket.client_id)
     if question.has_callback:
@@ -137,7 +142,7 @@ def limit_words(answer: Answer) -> str:
 
 
 def validity_words(answer: Answer) -> str:
-    """For how long nothing changes that was looked at; empty if that is always."""
+    """The time during which none of the candidate quotas changes; empty if they never change."""
     governing = answer.governed.governing
     parts = []
     if governing.valid_from_ms:
@@ -148,7 +153,7 @@ def validity_words(answer: Answer) -> str:
 
 
 def measure_words(quota_type: QuotaType, limit: float, config: RateConfig) -> str:
-    """How the broker measures."""
+    """How the broker measures this quota type."""
     if quota_type is QuotaType.CONTROLLER_MUTATION:
         capacity = _MUTATION_WINDOWS * limit
         return (
@@ -166,7 +171,7 @@ def measure_words(quota_type: QuotaType, limit: float, config: RateConfig) -> st
 
 
 def example_lines(quota_type: QuotaType, example: Example, config: RateConfig) -> Iterator[str]:
-    """A burst with its arithmetic."""
+    """Lines of the example: a burst with its arithmetic."""
     idle = _seconds(config.num_samples * config.window_ms)
     yield f"after {idle} s without traffic {_amount(quota_type, example.free)} may come at once"
     burst = example.burst
@@ -185,13 +190,13 @@ def example_lines(quota_type: QuotaType, example: Example, config: RateConfig) -
 
 
 def notes(answer: Answer, example: Example | None) -> Iterator[str]:
-    """What an operator should know about this answer."""
+    """Notes that an operator needs about this answer."""
     yield from hole_notes(answer)
     limit, governed = answer.limit, answer.governed
     if limit is None:
         yield "nothing limits this client; brokers that measure this type record it in the bucket above"
         if answer.walk and not governed.bucket.user:
-            # The short cuts of `quotaTypesEnabled`: what a broker has seen since its start is not known here.
+            # Shortcuts of `quotaTypesEnabled`: which quotas a broker has seen since its start is unknown here.
             yield "a broker that has only seen quotas of users records it by user; of pairs alone, by the pair"
     elif not limit > 0:
         yield _odd_limit_note(answer.quota_type, limit)
@@ -211,7 +216,7 @@ def notes(answer: Answer, example: Example | None) -> Iterator[str]:
 
 
 def _odd_limit_note(quota_type: QuotaType, limit: float) -> str:
-    """What a limit does that only ZooKeeper lets an operator set: 0, negative, or NaN."""
+    """A note on a limit that only ZooKeeper lets an operator set: 0, negative, or NaN."""
     if quota_type is QuotaType.REQUEST and limit == 0:
         return "a limit of 0 throttles every request by one whole sample, the most that this quota may"
     if quota_type is QuotaType.CONTROLLER_MUTATION and limit <= 0:
@@ -223,7 +228,7 @@ def _odd_limit_note(quota_type: QuotaType, limit: float) -> str:
 
 
 def hole_notes(answer: Answer) -> Iterator[str]:
-    """Quotas that an empty client id never reaches, though they look as if they held (KAFKA-13341)."""
+    """Quotas that seem to apply but never reach an empty client id (KAFKA-13341)."""
     for step in answer.walk:
         if step.standing is Standing.NOT_REACHED:
             yield (
@@ -247,7 +252,7 @@ def _rate(quota_type: QuotaType, amount_per_s: float) -> str:
 
 
 def _throttle(example: Example, moment: Moment) -> str:
-    """`4,500,000 / 300,000 - 10 s = 5.00 s`; of a capped throttle also what is applied."""
+    """`4,500,000 / 300,000 - 10 s = 5.00 s`; for a capped throttle also the applied value."""
     raw_ms = java_round(moment.total / example.limit_per_s * 1_000 - moment.window_ms)
     window = person_span(moment.window_ms)
     formula = f"{moment.total:,} / {example.limit_per_s:,.12g} - {window} = {person_ms(raw_ms)}"

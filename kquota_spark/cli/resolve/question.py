@@ -1,4 +1,4 @@
-"""What `resolve` and `explain` are asked: which quotas govern this user with this client id, at which moment."""
+"""The question of `resolve` and `explain`: which quotas govern this user with this client id, at which time."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from kquota_spark.quotas.sources import QuotaHistory
 
 ANONYMOUS = "ANONYMOUS"
-"""What brokers call a client that has not logged in."""
+"""The broker's name for a client that has not logged in."""
 
 UNITS = {
     QuotaType.PRODUCE: "bytes/s",
@@ -45,7 +45,7 @@ _MOST_PROBLEMS = 3
 
 
 def add_question_options(parser: argparse.ArgumentParser) -> None:
-    """Add who is asked about, when, and by which quotas."""
+    """Add the options for the client, the time, and the source of the quotas."""
     parser.add_argument(
         "--user", metavar="NAME", help=f"principal without its type; {ANONYMOUS} if left out: not logged in"
     )
@@ -62,7 +62,7 @@ def add_question_options(parser: argparse.ArgumentParser) -> None:
 
 
 class Answer(NamedTuple):
-    """What governs one quota type; the walk is empty where a callback decides instead."""
+    """What governs one quota type; the walk is empty if a callback decides instead."""
 
     quota_type: QuotaType
     governed: Governed
@@ -70,13 +70,13 @@ class Answer(NamedTuple):
 
     @property
     def limit(self) -> float | None:
-        """In the unit of the type; None where nothing limits."""
+        """In the unit of the type; None if nothing limits."""
         return self.governed.governing.limit_per_s
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Who, when, and by which quotas."""
+    """The client, the time, and the quotas."""
 
     user: str
     client_id: str
@@ -90,7 +90,7 @@ class Question:
     has_no_client_id: bool
     """No client id was named, not even an empty one."""
     is_of_now: bool
-    """No moment was named."""
+    """No time was named."""
 
     @property
     def has_callback(self) -> bool:
@@ -98,19 +98,19 @@ class Question:
         return not isinstance(self.governor, RuleGovernor)
 
     def answer(self, quota_type: QuotaType) -> Answer:
-        """What governs this client."""
+        """What governs this client for a quota type."""
         if isinstance(self.governor, RuleGovernor):
             governed, found = self.governor.explain(quota_type, self.user, self.client_id, self.at_ms)
             return Answer(quota_type, governed, found.walk)
         return Answer(quota_type, self.governed(quota_type, self.user, self.client_id), ())
 
     def governed(self, quota_type: QuotaType, user: str, client_id: str) -> Governed:
-        """What governs another client at the same moment."""
+        """What governs another client at the same time."""
         principal = Principal("User", user)
         return self.governor.govern(self.broker_id, quota_type, principal, client_id, self.at_ms)
 
     def as_dict(self) -> dict[str, Any]:
-        """The head of the JSON form."""
+        """The fields before the answers in the JSON form."""
         known_through_ms = self.history.known_through_ms
         return {
             "user": self.user,
@@ -126,10 +126,10 @@ class Question:
 
 @contextmanager
 def asked(options: argparse.Namespace) -> Iterator[Question]:
-    """The question, with its quotas read.
+    """The question, with its quotas loaded.
 
     Raises:
-        UserError: the source cannot be read, or does not tell of the moment.
+        UserError: the source cannot be read, or does not have the quotas of that time.
     """
     from kquota_spark.quotas.sources import Client
 
@@ -138,7 +138,7 @@ def asked(options: argparse.Namespace) -> Iterator[Question]:
     for option, name in (("--user", user), ("--client-id", client_id)):
         if any("\ud800" <= char <= "\udfff" for char in name):
             raise UserError(f"{option}: {name!r} is not UTF-8, as every name on the wire is")
-    # A callback may look at the quotas of anybody.
+    # A callback may query the quotas of any client.
     history = read_quotas(
         settings, source_of(options), None if settings.quotas.callback else Client(user, client_id)
     )
@@ -163,7 +163,7 @@ def asked(options: argparse.Namespace) -> Iterator[Question]:
 
 
 def identity_notes(question: Question) -> list[str]:
-    """What has to be said about the question itself."""
+    """Notes on the question itself: its names, its time, and its source."""
     notes = []
     if question.is_anonymous:
         notes.append(f"no --user: {ANONYMOUS}, as brokers call clients that have not logged in")
@@ -189,7 +189,7 @@ def identity_notes(question: Question) -> list[str]:
 
 
 def shown_name(name: str) -> str:
-    """A name inside a sentence; an empty one as quotes."""
+    """A name for a sentence, shortened; an empty name as two quotes."""
     return cut(terminal_text(name), _NAME_COLUMNS) or '""'
 
 
@@ -200,7 +200,7 @@ def who_text(question: Question) -> str:
 
 def as_of_text(question: Question) -> str:
     """`as of 2026-11-21T05:41:00Z, by file quotas.yaml`."""
-    # Nobody needs the milliseconds of a moment that was not asked for.
+    # If no time was named, its milliseconds are of no use.
     return f"as of {iso_time(question.at_ms // 1_000 * 1_000)}, by {terminal_text(question.history.origin)}"
 
 
@@ -214,7 +214,7 @@ def limit_text(quota_type: QuotaType, limit: float | None) -> str:
 
 
 def bucket_text(question: Question, bucket: Bucket) -> str:
-    """Who shares a bucket, in the few words of a table: `alice / etl`, `user alice`, `client etl`, `group=pay`."""
+    """The names of a bucket for a table: `alice / etl`, `user alice`, `client etl`, `group=pay`."""
     if question.has_callback:
         return ", ".join(f"{name}={value}" for name, value in bucket.custom_tags) or "no tags"
     if bucket.user and bucket.client_id:

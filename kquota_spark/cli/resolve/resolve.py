@@ -1,4 +1,4 @@
-"""`kquota resolve`: the quotas in force for a user and client id, the verb that KIP-546 planned for Kafka."""
+"""`kquota resolve`: the quotas in force for a user and client id; KIP-546 planned a command of this name for Kafka."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def add_commands(commands: Any) -> None:
 
 
 def run_resolve(options: argparse.Namespace) -> int:
-    """Show what governs."""
+    """Show the governing quotas."""
     types = [QuotaType(options.type)] if options.type else list(QuotaType)
     with asked(options) as question:
         answers = [question.answer(quota_type) for quota_type in types]
@@ -114,7 +114,7 @@ def _row(answer: Answer, *, with_overridden: bool, with_walk: bool) -> dict[str,
 
 
 def step_row(answer: Answer, step: Step) -> dict[str, Any]:
-    """A candidate as JSON has it."""
+    """A candidate for JSON."""
     return {
         "level": step.level,
         "rule": step_rule(answer.quota_type, step),
@@ -129,7 +129,7 @@ def step_rule(quota_type: QuotaType, step: Step) -> str:
 
 
 def finite(limit: float | None) -> float | None:
-    """A limit for JSON, which has no word for what ZooKeeper may hold: NaN and infinity."""
+    """A limit for JSON, which has no NaN and no infinity; ZooKeeper may contain them."""
     return limit if limit is not None and math.isfinite(limit) else None
 
 
@@ -157,7 +157,7 @@ def _columns(question: Question, *, with_overrides: bool) -> tuple[Shown, ...]:
 
 
 def _overrides(row: Row) -> str:
-    """The values that stand next; all eight levels together would not fit."""
+    """The next values after the governing one; all eight levels would not fit."""
     quota_type, steps = row["answer"].quota_type, row["overrides"]
     texts = [limit_text(quota_type, step.limit) for step in steps[:_MOST_OVERRIDES]]
     if len(steps) > _MOST_OVERRIDES:

@@ -1,4 +1,4 @@
-"""`kquota audit`: the job in this process, which starts Spark itself; `spark-submit jobs/audit.py` is the same job."""
+"""`kquota audit`: the audit job in this process, which starts Spark; `spark-submit jobs/audit.py` runs the same job."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the job to its end.
+    """Run the job until it ends.
 
     Raises:
         UserError: Spark, Java, a server, topic, table or jar is missing, or a query failed.

@@ -46,7 +46,7 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
 
 
 def run_up(options: argparse.Namespace) -> int:
-    """Start the cluster, or say that it is up."""
+    """Start the cluster, or report that it is up."""
     ensure_jars()
     print(f"cluster in {options.dir}: a start takes some seconds", file=sys.stderr, flush=True)
     cluster, started = detached.up(options.dir, options.brokers, is_kraft=options.kraft)
@@ -62,7 +62,7 @@ def run_down(options: argparse.Namespace) -> int:
 
 
 def run_status(options: argparse.Namespace) -> int:
-    """Say which servers run."""
+    """Report which servers run."""
     cluster = detached.read_cluster(options.dir)
     running = {} if cluster is None else {name: cluster.is_running(name) for name in cluster.pids}
     state = "down" if not any(running.values()) else "up" if all(running.values()) else "degraded"
@@ -79,7 +79,7 @@ def run_status(options: argparse.Namespace) -> int:
 
 
 def _facts(cluster: Cluster, running: dict[str, bool]) -> dict[str, object]:
-    """What the json form says; never the users, who have passwords."""
+    """Facts for JSON and YAML. The users are left out because they have passwords."""
     return {
         "bootstrap_servers": cluster.bootstrap_servers,
         **({"zookeeper_connect": cluster.zookeeper_connect} if cluster.has_zookeeper else {}),

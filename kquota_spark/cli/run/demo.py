@@ -1,4 +1,4 @@
-"""`kquota demo`: a real Kafka, clients over their quotas, and the audit of them, on this machine."""
+"""`kquota demo`: a real Kafka on this machine, clients over their quotas, and the audit of them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the demo, which `make demo` controls by variables of the environment."""
+    """Run the demo. Its options become the environment variables that control `make demo`."""
     from kquota_spark.embedded.demo.__main__ import main
 
     given = {

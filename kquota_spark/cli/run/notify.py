@@ -1,4 +1,4 @@
-"""`kquota notify`: news of the tables to people, by webhook, Slack, Alertmanager and mail."""
+"""`kquota notify`: sends news from the tables by webhook, Slack, Alertmanager and mail."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
 
 
 def run_notify(options: argparse.Namespace) -> int:
-    """Send news until told to stop, or once.
+    """Send news until stopped, or once.
 
     Raises:
         UserError: the settings have no routes, or the outbox cannot be written.

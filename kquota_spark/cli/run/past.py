@@ -1,4 +1,4 @@
-"""`kquota backfill`, `restate` and `maintain`: what past days of the tables hold."""
+"""`kquota backfill`, `restate` and `maintain`: write, recompute and clean up past days of the tables."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
 
 
 def run_backfill(options: argparse.Namespace) -> int:
-    """Append the files."""
+    """Append archived log files to the table `requests`."""
     from kquota_spark.audit.past.backfill import backfill
 
     settings = settings_of(options, "tables", "checkpoints", "kafka", "quotas", "broker", "stream")
@@ -98,10 +98,10 @@ def run_backfill(options: argparse.Namespace) -> int:
 
 
 def _files(texts: Sequence[str]) -> list[tuple[int, Path]]:
-    """The files of all options, those of a pattern sorted by name.
+    """The files of all options with their broker ids; the files of a pattern are sorted by name.
 
     Raises:
-        UserError: an option is not of the form, or finds nothing.
+        UserError: an option does not have the form `ID=PATH`, or matches no file.
     """
     files = []
     for text in texts:
@@ -125,10 +125,10 @@ def _told(file: Backfilled) -> str:
 
 
 def run_restate(options: argparse.Namespace) -> int:
-    """Restate, and say what was done.
+    """Recompute a period, and print what was written.
 
     Raises:
-        UserError: the stretch is not closed, Spark is not there, a table cannot be read or written.
+        UserError: the period is not closed, Spark is missing, or a table cannot be read or written.
     """
     settings = settings_of(options, "tables", "checkpoints", "kafka", "quotas", "broker", "stream")
     prepare_spark("restate")
@@ -155,7 +155,7 @@ def run_restate(options: argparse.Namespace) -> int:
 
 
 def run_maintain(options: argparse.Namespace) -> int:
-    """Maintain the tables, and list what was done.
+    """Maintain the tables, and list each step.
 
     Raises:
         UserError: a table cannot be read or written.

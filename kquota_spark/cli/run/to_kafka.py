@@ -1,4 +1,4 @@
-"""`kquota ship` and `kquota collect jmx`: request logs and brokers' own rates into the topics that the audit reads."""
+"""`kquota ship` and `kquota collect jmx`: send request logs and brokers' own rates to the topics of the audit."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
 
 
 def run_ship(options: argparse.Namespace) -> int:
-    """Ship until told to stop, or once."""
+    """Ship until stopped, or once."""
     from kquota_spark.process.graceful_stop import stop_event
     from kquota_spark.ship.selection import log_files
     from kquota_spark.ship.shipper import Shipper
@@ -89,7 +89,7 @@ def _settings(options: argparse.Namespace) -> Settings:
 
 
 def run_collect_jmx(options: argparse.Namespace) -> int:
-    """Collect until told to stop.
+    """Collect until stopped.
 
     Raises:
         UserError: a setting is missing, or the topic cannot be used.

@@ -1,4 +1,4 @@
-"""`kquota help`: the pages of the documentation, which are in the package, on the terminal."""
+"""`kquota help`: shows the pages of the documentation, which are in the package, on the terminal."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ COMMANDS = {
 }
 
 _MOST_COLUMNS = 100
-"""Prose in longer lines is hard to read."""
+"""Maximum columns of a page: prose in longer lines is hard to read."""
 _LINK = re.compile(r"!?\[([^\]]+)\]\(([^)\s]+)\)")
 _PAGE = re.compile(r"(?:[\w./-]*/)?([\w-]+)\.md(?:#.*)?")
 _INDENT = 4
@@ -43,11 +43,11 @@ def add_commands(commands: Any) -> None:
 
 
 def run_help(options: argparse.Namespace) -> int:
-    """Show a page, the help of a command, or what pages there are.
+    """Show a page, the help of a command, or the list of pages.
 
     Raises:
         UserError: there is no such page and no such command.
-        SystemExit: the help of a command was shown, or it has none of this name below it.
+        SystemExit: the help of a command was shown, or it has no such subcommand.
     """
     if not options.topic:
         _show(_list_text())
@@ -76,7 +76,7 @@ def topics() -> dict[str, str]:
 
 
 def topic_markdown(topic: str) -> str:
-    """The text of a page.
+    """The Markdown of a page.
 
     Raises:
         UserError: there is no such page.
@@ -100,13 +100,13 @@ def _list_text() -> str:
 
 
 def _show(text: str) -> None:
-    """Print it; on a terminal that it does not fit, through a pager."""
+    """Print a text; a text that does not fit the terminal goes through a pager."""
     possible = encodable(text, sys.stdout.encoding or "utf-8")
     is_terminal = sys.stdout.isatty() and sys.stdin.isatty()
     if is_terminal and possible.count("\n") >= shutil.get_terminal_size().lines:
         import pydoc
 
-        # Colours as they are, and the page stays on the screen; who has set LESS knows better.
+        # Keep colours, and keep the page on the screen at the end. An existing LESS takes precedence.
         os.environ.setdefault("LESS", "RX")
         pydoc.pager(possible)
     else:
@@ -114,12 +114,12 @@ def _show(text: str) -> None:
 
 
 def page_text(markdown: str, columns: int, *, has_colour: bool) -> str:
-    """A page of ours with headings, code and tables; no line is longer than `columns`."""
-    # rich takes a tenth of a second to load: a wrong topic is told at once.
+    """A page of the package with headings, code and tables; no line is longer than `columns`."""
+    # Importing rich takes a tenth of a second. Import it late, so that a wrong topic is reported at once.
     from rich.console import Console
     from rich.theme import Theme
 
-    # Written to memory: the terminal may be in an encoding that has none of these characters.
+    # Write to memory: the encoding of the terminal may lack some characters.
     console = Console(
         file=io.StringIO(),
         width=columns,
@@ -128,7 +128,7 @@ def page_text(markdown: str, columns: int, *, has_colour: bool) -> str:
         legacy_windows=False,
         highlight=False,
         emoji=False,
-        # Rich's own puts code on black, which no light terminal is.
+        # Rich's own theme puts code on black, which light terminals do not have.
         theme=Theme({"markdown.code": "cyan"}),
     )
     with console.capture() as capture:
@@ -138,7 +138,7 @@ def page_text(markdown: str, columns: int, *, has_colour: bool) -> str:
 
 
 def with_topics(markdown: str) -> str:
-    """The page with its links as text: another page by the name of its topic, a file of the checkout by its path."""
+    """The page with links as text: another page becomes the name of its topic, a file of the checkout its path."""
     lines, is_code = [], False
     for line in markdown.split("\n"):
         is_code ^= _FENCE.match(line) is not None
@@ -158,7 +158,7 @@ def _linked(link: re.Match[str]) -> str:
 
 
 def _markdown(text: str) -> Markdown:
-    """Rich's rendering, but for headings at the left and code as it stands, from edge to edge."""
+    """Rich's rendering, with headings at the left and code unchanged over the full width."""
     from rich.console import Console, ConsoleOptions, JustifyMethod, RenderResult
     from rich.markdown import CodeBlock, Heading, Markdown, TableDataElement
     from rich.text import Text
@@ -176,7 +176,7 @@ def _markdown(text: str) -> Markdown:
                     yield Text(" " * indent + line[start : start + width], style="cyan", no_wrap=True)
 
     class WholeCell(TableDataElement):
-        """A name that does not fit is broken, never cut."""
+        """A cell that breaks a name that does not fit, and never cuts it."""
 
         def __init__(self, justify: JustifyMethod) -> None:
             super().__init__(justify)

@@ -33,7 +33,7 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
 
 
 def watch(options: argparse.Namespace) -> int:
-    """Run until stopped by a signal, or once.
+    """Run until a signal stops it, or once.
 
     Raises:
         UserError: the source or the tables cannot be read or written.

@@ -1,4 +1,4 @@
-"""`kquota serve`: what commands show, as pages, each for whom it is meant.
+"""`kquota serve`: the output of commands as web pages, each for its own viewers.
 
 In reading order: access, contents, app, command.
 """

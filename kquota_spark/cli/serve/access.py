@@ -1,8 +1,9 @@
-"""Who asks: an operator, a tenant, or nobody that we know.
+"""The sender of a request: an operator, a tenant, or an unknown viewer.
 
-A reverse proxy names users in a header. It counts only from the proxy's address and with the proxy's secret. A token,
-or the session that it opened, makes an operator. Where neither is set, whoever reaches the loopback address is one.
-A request must name a host that is ours: a page of the web can give its own name our address, but not ours.
+A reverse proxy names users in a header. The header counts only from the proxy's address and with the proxy's secret. A
+token, or the session that it opened, makes an operator. If neither is set, every client on the loopback address is one.
+A request must name a host of this server. A foreign web page can resolve its own name to this address, but cannot use
+a name of this server.
 """
 
 from __future__ import annotations
@@ -22,28 +23,31 @@ _EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - compared, not listened on
 _SENT_BY_PROXY = "X-Kquota-Proxy-Secret"
 _NAME = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*")
 _HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([^:\[\]]*))(?::[0-9]{1,5})?")
-"""The header Host, in small letters: an IPv6 address in brackets or another name, then perhaps a port."""
+"""The header Host in lower case: an IPv6 address in brackets or another name, with an optional port."""
 
 
 class Viewer(NamedTuple):
-    """Somebody who may look: a tenant, who sees one user's own data, or without one an operator."""
+    """A known viewer: a tenant sees the data of one user; an operator has no tenant and sees all data."""
 
     tenant: str | None = None
 
     def may_see(self, user: str | None) -> bool:
-        """Whether this is an operator, or it is the tenant's own."""
+        """Whether the viewer is an operator, or the data are the tenant's own."""
         return self.tenant is None or self.tenant == user
 
 
 class Access:
-    """The settings of `serve`, checked."""
+    """Access rules from the section `serve`, checked."""
 
     def __init__(self, settings: Serve, address: str) -> None:
-        """Check them.
+        """Check the settings.
+
+        Args:
+            settings: the section `serve`.
+            address: the address to listen on.
 
         Raises:
-            UserError: a secret is short, a host is none, or the address is open to others and nothing says who may
-                look.
+            UserError: a secret is too short, a host is invalid, or other machines reach the address without a login.
         """
         self._token, self._header = settings.token, settings.user_header
         self._proxies, self._operators = settings.proxies, settings.operators
@@ -64,27 +68,33 @@ class Access:
 
     @property
     def has_token(self) -> bool:
-        """Whether one can log in."""
+        """Whether a login by token is possible."""
         return bool(self._token)
 
     @property
     def is_open(self) -> bool:
-        """Whether nobody has to say who they are."""
+        """Whether no login is required."""
         return not (self._token or self._header)
 
     def is_host(self, host: str) -> bool:
-        """Whether a header Host is one of ours: loopback, the address that we listen on, or in the settings."""
+        """Whether a header Host names this server: loopback, the listening address, or a host of the settings."""
         found = _HOST.fullmatch(host.lower())
         if found is None:
             return False
         name = _canonical(found[1] or found[2])
-        # An address is no name that somebody else could give another address.
+        # An IP address is safe: unlike a name, nobody can make it resolve to another address.
         return name in self._hosts or is_loopback(name) or (self._is_any_address and _is_ip(name))
 
     def viewer(
         self, peer: str | None, header: Callable[[str], str | None], *, is_logged_in: bool
     ) -> Viewer | None:
-        """Who sent a request with these headers from this address; None for nobody that we know."""
+        """The sender of a request; None for an unknown viewer.
+
+        Args:
+            peer: address that the request came from.
+            header: value of a request header by name; None if it is missing.
+            is_logged_in: whether the session was opened with the token.
+        """
         is_proxy = peer in self._proxies and self._is_proxy_secret(header(_SENT_BY_PROXY) or "")
         named = header(self._header) if self._header and is_proxy else None
         if named is not None:
@@ -97,7 +107,7 @@ class Access:
         return None
 
     def is_token(self, given: str) -> bool:
-        """Whether this is the token; takes the same time for each that is not."""
+        """Whether this is the token; the check takes the same time for every wrong value."""
         return self.has_token and secrets.compare_digest(given.encode(), self._token.encode())
 
     def _is_proxy_secret(self, given: str) -> bool:
@@ -107,7 +117,7 @@ class Access:
 
 
 def is_loopback(address: str) -> bool:
-    """Whether only this machine reaches an address."""
+    """Whether only this machine can reach an address."""
     try:
         return ipaddress.ip_address(address).is_loopback
     except ValueError:
@@ -140,7 +150,7 @@ def _is_ip(host: str) -> bool:
 
 
 def _utf8(value: str) -> str:
-    """A header as it was sent; empty where it is no UTF-8: bytes arrive as characters of Latin-1."""
+    """A header as it was sent; empty if it is not UTF-8. The server decodes headers as Latin-1."""
     try:
         return value.encode("latin-1").decode("utf-8").strip()
     except UnicodeError:

@@ -1,7 +1,7 @@
-"""The pages by address. Nothing here changes anything; a tenant gets 404 for what belongs to others.
+"""The pages of `kquota serve` by address. They only read; a tenant gets 404 for data of others.
 
-Two pages run scripts: the report, whose own policy has their hashes, and the live view, which reads itself again.
-Addresses hold no secret.
+Two pages run scripts. The report has its own policy with the hashes of its scripts, and the live view reloads itself.
+Addresses contain no secrets.
 """
 
 from __future__ import annotations
@@ -45,22 +45,22 @@ _LOGIN_H = 12
 _LIVE_S = 5
 _DAY_MS = 86_400_000
 _MOST_DAYS = 31
-"""Longest period of a report, days: its time and memory grow with the period, and others wait for it."""
+"""Longest period of a report, days: its time and memory grow with the period, and other requests wait."""
 _RETRY_AFTER_S = 10
 _SEEN = "is_operator"
 _Page = Callable[..., Any]
 
 
 class _Sessions(SecureCookieSessionInterface):
-    """A cookie that goes over TLS alone, where a proxy has TLS."""
+    """A cookie that the browser sends only over TLS if the proxy uses TLS."""
 
     def get_cookie_secure(self, app: Flask) -> bool:
-        """Whether the browser came by TLS."""
+        """Whether the browser connected over TLS."""
         return request.headers.get("X-Forwarded-Proto") == "https"
 
 
 def app_of(contents: Contents, access: Access) -> Flask:
-    """The application."""
+    """The Flask application."""
     app = Flask("kquota", static_folder=None)
     app.session_interface = _Sessions()
     app.config.update(
@@ -105,7 +105,7 @@ def _add_login(app: Flask, access: Access) -> None:
 
 
 def _gate(app: Flask, access: Access) -> Callable[..., Callable[[_Page], None]]:
-    """A decorator that puts a page at an address: only known viewers get it, tenants only what is for them."""
+    """A decorator that adds a page at an address. Unknown viewers get the login, tenants only pages for tenants."""
 
     def page(address: str, *, is_for_tenants: bool = False) -> Callable[[_Page], None]:
         def add(show: _Page) -> None:
@@ -170,7 +170,7 @@ def _period(viewer: Viewer, asked: str) -> Period:
         period = parse_period(asked, now_ms())
     except ValueError as error:
         abort(400, str(error))
-    # Each period is a report of its own, and only one is made at a time: a tenant has few of them.
+    # Each period is a separate report, and only one is made at a time: tenants may request only a few periods.
     if viewer.tenant is not None and asked not in _PERIODS:
         abort(400, f"{asked!r}: expected one of {', '.join(_PERIODS)}")
     if period.to_ms - period.from_ms > _MOST_DAYS * _DAY_MS:
@@ -179,7 +179,7 @@ def _period(viewer: Viewer, asked: str) -> Period:
 
 
 def _only_by_own_name(access: Access) -> Any:
-    # A page of the web that gives its own name our address is of our origin for the browser, and may send any header.
+    # A foreign page with a name that resolves to this address has the same origin, so it could send any header.
     if access.is_host(request.headers.get("Host", "")):
         return None
     about = "This name of the server is not in serve.hosts of its settings."
@@ -193,7 +193,7 @@ def _page(kind: str, **values: Any) -> str:
 
 
 def _table(report: Report, tone_of: Callable[[Row], str] | None = None) -> dict[str, Any]:
-    """A report of a command as the template draws it: the same columns, texts and colours."""
+    """A command's report for the template, with the same columns, texts and colours."""
     if tone_of is None:
 
         def tone_of(row: Row) -> str:
@@ -215,7 +215,7 @@ def _with_headers(response: Response) -> Response:
 
 
 def _failed(error: Exception) -> Any:
-    """A page for what went wrong. Its cause is for operators alone, and a mistake of ours for the log."""
+    """An error page. Only operators see the cause; a bug of kquota goes to the log."""
     viewer: Viewer | None = g.get("viewer")
     is_operator = viewer is not None and viewer.tenant is None
     if isinstance(error, HTTPException):

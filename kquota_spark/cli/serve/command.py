@@ -1,4 +1,4 @@
-"""`kquota serve`: the report, the live view and plans in a browser, read only, each user with their own."""
+"""`kquota serve`: the report, the live view and plans in a browser, read only; each user sees only their own data."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
 
 
 def run_serve(options: argparse.Namespace) -> int:
-    """Answer until told to stop.
+    """Answer requests until stopped.
 
     Raises:
         UserError: the address cannot be listened on, the settings leave it open, or a package is missing.
@@ -72,7 +72,7 @@ def run_serve(options: argparse.Namespace) -> int:
     except OSError as error:
         reason = f"{options.address}:{options.port} cannot be listened on ({error.strerror or error})"
         raise UserError(f"--port: {reason}: give --port another port") from error
-    # Closed by another thread, the server's own would trip over its sockets: so it is ended where it runs.
+    # Another thread must not close the server: its loop would fail on closed sockets. So end it in this thread.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _end)
     if access.is_open:

@@ -1,7 +1,7 @@
-"""What the pages show: the reports of commands, read from the tables, each kept for a few seconds.
+"""The contents of the pages: reports of commands from the tables, each kept for some seconds.
 
-One report is made at a time, because it may take gigabytes of memory, and within a time limit. Another one asked for
-meanwhile is refused, so that it occupies no thread: the other pages always answer.
+Only one report is made at a time, because it may take gigabytes of memory, and it has a time limit. Another request
+during that time is refused and does not occupy a thread, so the other pages always answer.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _MOST_REPORT_S = 55.0
 """Time limit of a report, s: reverse proxies give up after 60 s."""
 _TOP = 20
 _WIDE = 400
-"""Columns of a page: it scrolls, so nothing is left out."""
+"""Columns of a page: the page scrolls, so no column is left out."""
 _T = TypeVar("_T")
 
 
@@ -47,14 +47,14 @@ class BusyError(UserError):
 
 
 class DrawnReport(NamedTuple):
-    """A report as HTML, and the policy that it needs."""
+    """A report as HTML, and the security policy that it needs."""
 
     policy: str
     text: str
 
 
 class _Kept:
-    """Pages of one kind: one is made at a time, and kept for some seconds. Safe to ask from any thread."""
+    """Pages of one kind: one is made at a time, and kept for some seconds. All threads may use it."""
 
     def __init__(self, for_s: float, *, is_heavy: bool = False) -> None:
         self._for_s, self._is_heavy = for_s, is_heavy
@@ -62,7 +62,11 @@ class _Kept:
         self._pages: OrderedDict[object, tuple[float, Any]] = OrderedDict()
 
     def got(self, key: object, make: Callable[[], _T]) -> _T:
-        """The page that was just made, or a new one.
+        """The kept page, or a new one.
+
+        Args:
+            key: identifies the page.
+            make: makes a new page.
 
         Raises:
             BusyError: pages of this kind are heavy, and another one is being made.
@@ -72,7 +76,7 @@ class _Kept:
         if not self._turn.acquire(blocking=not self._is_heavy):
             raise BusyError("another report is being made: try again in some seconds")
         try:
-            # It may have been made while this thread waited.
+            # Another thread may have made it while this thread waited.
             if (page := self._page(key)) is not None:
                 return cast("_T", page)
             began_s, made = time.monotonic(), make()
@@ -90,7 +94,7 @@ class _Kept:
 
 
 class Contents:
-    """Reads for all pages; safe to ask from any thread."""
+    """Reads the tables for all pages. All threads may use it."""
 
     def __init__(self, settings: Settings, place: SettingsPlace) -> None:
         self._settings, self._place = settings, place
@@ -100,25 +104,30 @@ class Contents:
 
     @property
     def cluster_id(self) -> str:
-        """Whose quotas these are."""
+        """The cluster that these pages show."""
         return self._settings.cluster_id
 
     def status(self) -> Report:
-        """What `kquota status` shows."""
+        """The report of `kquota status`."""
         return self._states.got("status", self._status)
 
     def live(self, owner: str | None) -> Report:
-        """What `kquota top` shows; with an owner, of buckets that no other user is in."""
+        """The report of `kquota top`; with an owner, only buckets that no other user shares."""
         question = Question(owner=owner)
         return self._lives.got(owner, lambda: top_report(self._feed.read(question), _WIDE))
 
     def report(self, user: str | None, asked: str, period: Period) -> DrawnReport:
-        """What `kquota report` shows, of the cluster or with `--tenant`; `asked` is how the period was named.
+        """The page of `kquota report`.
+
+        Args:
+            user: `--tenant` of the report; None for the cluster.
+            asked: the period as the viewer named it.
+            period: the period.
 
         Raises:
             UserError: there is nothing to report on.
             BusyError: another report, or the list of users, is being made.
-            SlowError: it takes too long.
+            SlowError: the report takes too long.
         """
 
         def draw() -> DrawnReport:
@@ -130,11 +139,11 @@ class Contents:
         return self._reports.got((user, asked), draw)
 
     def tenants(self) -> list[str]:
-        """Users that sent anything in the last week.
+        """The users that sent requests in the last week.
 
         Raises:
             BusyError: a report is being made.
-            SlowError: it takes too long.
+            SlowError: the query takes too long.
         """
 
         def ask() -> list[str]:
@@ -143,7 +152,7 @@ class Contents:
         return self._reports.got("tenants", ask)
 
     def plans(self) -> Report:
-        """Changes that `kquota enforce status` shows as waiting."""
+        """The changes that `kquota enforce status` shows as waiting."""
         return self._waiting.got("plans", self._plans)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""`kquota status`: one line for each part of the installation.
+"""`kquota status`: one line per part of the installation.
 
 In reading order: part, of_tables, of_lease, of_enforcement, command.
 """

@@ -1,4 +1,4 @@
-"""`kquota status`: one screen for the whole installation; the exit code says whether all is well."""
+"""`kquota status`: one screen for the whole installation; the exit code shows whether all parts are well."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CODES = {
 _COLUMNS = ("part", "state", "figure", "as_of", "age_ms", "next")
 _TONES = {State.WARN: Tone.BAD, State.FAIL: Tone.OVER, State.OFF: Tone.FAINT}
 _HEAD = 27
-"""Columns of part, state and age."""
+"""Columns of part, state and age together."""
 _SHOWN = (
     Shown("part", lambda row: row["part"], is_text=True),
     Shown("state", lambda row: row["state"], is_text=True),
@@ -48,7 +48,7 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
 
 
 def run_status(options: argparse.Namespace) -> int:
-    """Show all parts; `FOUND` if one is not well.
+    """Show all parts; returns `FOUND` if one is not well.
 
     Raises:
         UserError: the settings cannot be read.
@@ -63,7 +63,7 @@ def run_status(options: argparse.Namespace) -> int:
 
 
 def all_parts(settings: Settings, place: SettingsPlace, time_ms: int) -> Iterator[Part]:
-    """Every part; one that cannot be asked is a line as well."""
+    """All parts; a part that cannot be read has a line as well."""
     from kquota_spark.cli.status.of_enforcement import HolderQuestion, enforcer_part, freeze_part, lifted_part
     from kquota_spark.cli.status.of_lease import lease_parts
     from kquota_spark.cli.status.of_tables import parts_of_tables
@@ -87,7 +87,7 @@ def all_parts(settings: Settings, place: SettingsPlace, time_ms: int) -> Iterato
 
 
 def status_report(parts: list[Part], time_ms: int) -> Report:
-    """The parts as rows."""
+    """The parts as rows of a report."""
     rows = [_row(part, time_ms) for part in parts]
     return Report("kquota status", _COLUMNS, rows, _SHOWN, times=frozenset({"as_of"}))
 

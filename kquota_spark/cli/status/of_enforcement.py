@@ -1,4 +1,4 @@
-"""What enforcement tells: its enforcer, the kill switch, lifted quotas. Only the enforcer needs the cluster."""
+"""The state of enforcement: enforcer, kill switch, lifted quotas. Only the enforcer's state needs the cluster."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from kquota_spark.enforcement.policies import load_policies
 from kquota_spark.errors import UserError
 
 ANSWER_S = 2.0
-"""Longest wait for the cluster."""
+"""Maximum wait for the cluster's answer, s."""
 _LOOKS = 6
-"""So many intervals without a look are silence."""
+"""Check intervals after which an enforcer without a check is silent."""
 
 
 class HolderQuestion:
-    """Asks the cluster who enforces, beside everything else; a cluster that is silent holds nobody up."""
+    """Queries the cluster for the enforcer in a thread, so that a silent cluster does not delay the other parts."""
 
     def __init__(self, settings: Settings) -> None:
         wait = Duration(round(ANSWER_S * 1_000))
@@ -49,7 +49,7 @@ class HolderQuestion:
             self._problem = str(error)
 
     def answer(self) -> tuple[Holder | None, str]:
-        """Who took the lease last, None for nobody; or why that is not known."""
+        """The last holder of the lease (None if there was none), and the error if it is unknown."""
         self._thread.join(max(0.0, self._until_s - time.monotonic()))
         return self._holder, self._problem
 
@@ -57,13 +57,13 @@ class HolderQuestion:
 def enforcer_part(
     settings: Settings, log: Sequence[LogEntry], asked: HolderQuestion, place: SettingsPlace, now_ms: int
 ) -> Part:
-    """How far enforcement may go, what of it holds and waits, and whether somebody does it.
+    """The enforcer: its mode, the number of changes in force and waiting, and whether one runs.
 
     Args:
         settings: source of the quotas, the policy file, the interval of checks.
         log: rows of `enforcement_log`, oldest first.
-        asked: the question to the cluster, asked before.
-        place: how the caller named these settings, for the next command.
+        asked: the query to the cluster, started before.
+        place: the settings as the caller named them, for the next command.
         now_ms: epoch ms.
     """
     if settings.quotas.source == "file":
@@ -94,7 +94,7 @@ def enforcer_part(
 
 
 def freeze_part(settings: Settings, place: SettingsPlace, now_ms: int) -> Part:
-    """The kill switch."""
+    """The kill switch: whether enforcement is frozen."""
     switch = FreezeSwitch(settings)
     frozen = switch.frozen()
     if frozen is None:
@@ -106,7 +106,7 @@ def freeze_part(settings: Settings, place: SettingsPlace, now_ms: int) -> Part:
 
 
 def lifted_part(log: Sequence[LogEntry], place: SettingsPlace) -> Part:
-    """Quotas that `kquota quotas disable` has lifted."""
+    """The quotas that `kquota quotas disable` has lifted."""
     found = lifts(log)
     if not found:
         return Part("lifted", State.OK, "no quota is lifted")

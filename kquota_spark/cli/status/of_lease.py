@@ -1,6 +1,6 @@
 """The holder of the job's lease.
 
-Only an object store has a lease. On a local disk the row of the job names the process that has the lock.
+Only an object store has a lease. On a local disk, the row of the job names the process that has the lock.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ _PART = "lease"
 
 
 def lease_parts(settings: Settings, place: SettingsPlace, now_ms: int) -> Sequence[Part]:
-    """The leases of both queries as one part, as old as the note that was renewed least recently.
+    """The leases of both queries as one part; its age is that of the note renewed least recently.
 
     Args:
         settings: where the checkpoints are, and the lease time.
-        place: how the caller named these settings, for the next command.
+        place: the settings as the caller named them, for the next command.
         now_ms: epoch ms by the clock of this machine; the notes have times by the holder's clock.
 
     Returns:
-        One part; none on a local disk, and before a lease was taken for the first time.
+        One part; none on a local disk, and none before the first lease.
     """
     try:
         found = {name: lease_holder(settings, settings.checkpoints, name) for name in (LOG, JMX)}

@@ -1,6 +1,6 @@
-"""What the tables and the checkpoints tell: the job, the shippers, the sources of quotas, the lag, the agreement.
+"""The state of the tables and checkpoints: the job, the shippers, the sources of quotas, the lag, the agreement.
 
-The rules are those of `kquota doctor`, asked of the files of the newest day: a screen must not read a year of tables.
+The rules are those of `kquota doctor`, applied to the files of the newest day: one screen must not read a year.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kquota_spark.reports.agreement.agreement import DAY_MS, LEAST_PERCENT, Span
 from kquota_spark.store.reading import Tables, utc_text
 
 _SILENT_MS = 60_000
-"""A broker whose newest line is so much older than that of the others is silent: each one beats every second."""
+"""A broker is silent if its newest line is this much older than that of the others. Each one sends every second."""
 _MOST_NAMED = 5
 _PARTS = ("job", "shippers", "sources", "tables", "lag", "agreement")
 _SENDING = """
@@ -32,7 +32,7 @@ _KNOWN = "select epoch_ms(min(known_through)) from quota_sources"
 
 
 def parts_of_tables(settings: Settings, place: SettingsPlace, now_ms: int) -> Iterator[Part]:
-    """The parts that the tables tell of; without tables one line says it, and the others are not known."""
+    """The parts that need the tables. Without tables, one line reports the error, and the other parts are not known."""
     before = command_text("doctor --before", place)
     with Tables(settings) as tables:
         try:
@@ -75,7 +75,7 @@ def _nothing() -> Check:
 
 
 def _job(settings: Settings, reading: Sequence[Check], newest_ms: int | None, place: SettingsPlace) -> Part:
-    """Whether rows arrive decides: the job may run on another machine. Its process is a detail."""
+    """The job. Arriving rows decide, because the job may run on another machine; its process is a detail."""
     pids = [driver_pid(settings.checkpoints, query) for query in (LOG, JMX)]
     pid = next((pid for pid in pids if pid is not None and _runs(pid)), None)
     is_reading = bool(reading) and reading[0].status is Status.OK
@@ -102,7 +102,7 @@ def _runs(pid: int) -> bool:
     except ProcessLookupError:
         return False
     except PermissionError:
-        pass  # another user's: it is there
+        pass  # it runs, as another user
     return True
 
 

@@ -1,4 +1,4 @@
-"""One part of the installation: how it does, and what to run when it is not well."""
+"""One part of the installation: its state, and the command to run if it is not well."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kquota_spark.process.check import Check, Status
 
 
 class State(Enum):
-    """How a part does, the worst last; `off` is a part that nobody has set up, which is no trouble."""
+    """The state of a part, the worst last; `off` means that the part is not set up, which is fine."""
 
     OK = "ok"
     OFF = "off"
@@ -38,35 +38,35 @@ class Part:
     state: State
     figure: str
     as_of_ms: int | None = None
-    """Of when the figure is, epoch ms; None where it has no time."""
+    """Time of the figure, epoch ms; None if it has no time."""
     next: str = ""
-    """The command to run; empty where all is well."""
+    """The command to run; empty if all is well."""
 
 
 def command_text(words: str, place: SettingsPlace) -> str:
-    """`kquota WORDS` with the options that name the same place."""
+    """`kquota WORDS` with the options that name the same settings."""
     given = [f"--config {shlex.quote(os.fspath(place.config))}"] if place.config else []
     given += [f"--tables {shlex.quote(place.tables)}"] if place.tables else []
     return " ".join(["kquota", words, *given])
 
 
 def job_text(name: str, place: SettingsPlace) -> str:
-    """How the job of this name is started."""
+    """The command that starts the job of this name."""
     return f"spark-submit jobs/{name}.py --config {shlex.quote(os.fspath(place.config or DEFAULT_CONFIG))}"
 
 
 def worst(checks: Sequence[Check]) -> Check:
-    """The first of the worst checks (at least one is given)."""
+    """The first of the worst checks; at least one check is needed."""
     return max(checks, key=lambda check: _ORDER.index(_OF_CHECKS[check.status]))
 
 
 def part_of(part: str, checks: Sequence[Check], as_of_ms: int | None, then: str) -> Part:
-    """A part as its checks have it.
+    """A part made from checks.
 
     Args:
         part: its name.
-        checks: one at least; the worst gives state and figure.
-        as_of_ms: of when they are, epoch ms; None without a time.
+        checks: at least one; the worst gives state and figure.
+        as_of_ms: their time, epoch ms; None without a time.
         then: the command to run if one of them is not well.
     """
     check = worst(checks)

@@ -1,4 +1,4 @@
-"""A dumbbell chart in characters: for each name a value today and one proposed, joined by a line. Pure text."""
+"""A dumbbell chart in characters: for each name, today's value and the proposed one, joined by a line."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from kquota_spark.formats.text.escape import distinct_cuts, width
 
 _GAP = "  "
 _NAME_PART = 3
-"""Names get a third of the width at most."""
+"""Names get at most one part in this many of the width."""
 _LEAST = 8
-"""Columns that names and the axis have at the least."""
+"""Minimum columns of the names, and of the axis."""
 
 
 class Marks(NamedTuple):
@@ -28,7 +28,7 @@ ASCII = Marks("o", "*", "@", "-")
 
 
 class Dumbbell(NamedTuple):
-    """One line: an escaped name, and its values; None where there is none."""
+    """One line: an escaped name, and its values; None for no value."""
 
     name: str
     today: float | None
@@ -38,7 +38,14 @@ class Dumbbell(NamedTuple):
 def dumbbells(
     lines: Sequence[Dumbbell], columns: int, marks: Marks, text: Callable[[float], str]
 ) -> Iterator[str]:
-    """A line for each name, one at least, then the axis from 0 to the largest value, which is above 0."""
+    """The lines of the chart: one per name, then the axis from 0 to the largest value.
+
+    Args:
+        lines: at least one; the largest value must be above 0.
+        columns: width of the chart.
+        marks: characters to draw with.
+        text: formats the largest value.
+    """
     names = [line.name for line in lines]
     name_columns = max(min(max(map(width, names)), columns // _NAME_PART), _LEAST)
     cuts = distinct_cuts(names, name_columns)

@@ -1,4 +1,4 @@
-"""Text for people: wrapped at blanks to the terminal's width, in the strokes and colours that it has."""
+"""Text for people: wrapped at blanks to the terminal's width, with the strokes and colours that the terminal has."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from kquota_spark.errors import UserError
 from kquota_spark.formats.text.escape import character_width, cut, terminal_text, width
 
 PIPE_COLUMNS = 100
-"""Columns of a text that goes into a pipe or a file, and of a terminal that reports no width."""
+"""Columns of a text for a pipe or a file, and of a terminal that reports no width."""
 _MOST_LINES = 4
-"""Lines of one word: a client id may have thousands of characters."""
+"""Maximum lines of one word: a client id may have thousands of characters."""
 _BOXES = "├└│─…"
 _PLAIN = str.maketrans({"├": "|", "└": "`", "│": "|", "─": "-", "…": "~"})
 
 
 class Tone(Enum):
-    """How a text is coloured, on terminals only."""
+    """The colour of a text, on terminals only."""
 
     GOOD = "32"
     BAD = "33"
@@ -30,10 +30,10 @@ class Tone(Enum):
 
 
 def columns_of(stream: TextIO | None = None) -> int:
-    """Columns that a command may fill: those of the terminal behind a stream (default standard output).
+    """Columns that a command may fill: the width of the stream's terminal (default standard output).
 
-    Elsewhere the variable COLUMNS, else `PIPE_COLUMNS`. A terminal's own answer goes first: an exported COLUMNS does
-    not follow a window that gets another size.
+    Without a terminal it is the variable COLUMNS, else `PIPE_COLUMNS`. The terminal's own answer comes first: an
+    exported COLUMNS does not follow a window that changes its size.
     """
     out = stream or sys.stdout
     if out.isatty():
@@ -47,19 +47,19 @@ def columns_of(stream: TextIO | None = None) -> int:
 
 
 def is_width_asked() -> bool:
-    """Whether COLUMNS says how wide a text is that goes into a pipe or a file; else tables there are not cut."""
+    """Whether COLUMNS sets the width of a text for a pipe or a file; otherwise tables there are not cut."""
     asked = os.environ.get("COLUMNS", "")
     return asked.isascii() and asked.isdecimal() and int(asked) > 0
 
 
 def encodable(text: str, encoding: str) -> str:
-    """The text with escapes for characters that an encoding lacks."""
+    """The text with escapes for characters that the encoding lacks."""
     return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
 def folded(text: str, columns: int) -> Iterator[str]:
-    """Escaped text in lines of at most so many columns (2 or more), broken at blanks, else inside a long word."""
-    # Rich wraps by width too, but loads in a tenth of a second and gives a word of 60,000 characters all its lines.
+    """Escaped text in lines of at most `columns` (2 or more), broken at blanks, else inside a long word."""
+    # Rich wraps by width too, but takes a tenth of a second to load, and a word of 60,000 characters would fill pages.
     line, used = "", 0
     for word in text.split(" "):
         for part in _parts(cut(word, _MOST_LINES * columns), columns):
@@ -88,7 +88,7 @@ def has_colour(stream: TextIO) -> bool:
 
 
 class Page:
-    """Writes lines of at most so many columns; text of clients must have gone through `terminal_text`."""
+    """Writes lines of limited width. Text from clients must have passed `terminal_text`."""
 
     def __init__(self, stream: TextIO | None = None, columns: int | None = None) -> None:
         self._stream = stream or sys.stdout
@@ -96,21 +96,28 @@ class Page:
         self._has_colour = has_colour(self._stream)
         self._has_boxes = self.has(_BOXES)
         self.columns = columns or columns_of(self._stream)
-        """How many a line may fill."""
+        """Maximum columns of a line."""
 
     def has(self, characters: str) -> bool:
-        """Whether the terminal can show these."""
+        """Whether the terminal can show these characters."""
         return _can_encode(characters, self._encoding)
 
     def line(self, text: str = "", tone: Tone | None = None) -> None:
-        """One line, cut at the right edge."""
+        """Write one line, cut at the right edge."""
         text = cut(self.possible(text), self.columns)
-        # The ellipsis of a cut is one more character that it may lack.
+        # The terminal may lack the ellipsis of a cut as well.
         text = text if self._has_boxes else text.translate(_PLAIN)
         self._stream.write(f"\x1b[{tone.value}m{text}\x1b[0m\n" if tone and self._has_colour else f"{text}\n")
 
     def paragraph(self, label: str, text: str, tone: Tone | None = None, *, indent: int = 9) -> None:
-        """A label at the left and its text beside it, wrapped."""
+        """Write a label at the left and its text beside it, wrapped.
+
+        Args:
+            label: text at the left.
+            text: escaped; wrapped at blanks.
+            tone: colour of all lines; None for none.
+            indent: columns before the text.
+        """
         lead = label.ljust(indent)
         for line in folded(self.possible(text), self.columns - indent):
             self.line(lead + line, tone)
@@ -122,17 +129,17 @@ class Page:
 
 
 def say(text: str, stream: TextIO | None = None) -> None:
-    """One line of any length, at once; characters that the stream lacks are escaped instead of being a traceback."""
+    """Write one line of any length and flush it; characters that the stream lacks are escaped."""
     out = stream or sys.stdout
     out.write(encodable(f"{text}\n", out.encoding or "utf-8"))
     out.flush()
 
 
 def print_as_it_is(text: str) -> None:
-    """What another program reads, as it is; on a terminal, what that would act on is escaped.
+    """Print a text for another program, unchanged. On a terminal, control characters are escaped.
 
     Raises:
-        UserError: standard output is in an encoding that lacks a character, which must not become another one.
+        UserError: the encoding of standard output lacks a character, which must not be replaced.
     """
     if sys.stdout.isatty():
         text = "\n".join(map(terminal_text, text.split("\n")))

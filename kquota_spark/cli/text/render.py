@@ -1,8 +1,8 @@
 """Rows as a table for people, JSON or YAML for programs, or CSV for spreadsheets.
 
-Tables show human units and fit the terminal: columns are left out by rank, texts are cut, numbers never. The other
-forms carry raw numbers and every column; `version` of the envelope of JSON and YAML changes when a key changes its name
-or meaning.
+Tables have human units and fit the terminal: columns are left out by rank, and texts are cut, but never numbers. The
+other forms have raw numbers and every column. The `version` of JSON and YAML changes when a key changes its name or
+meaning.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ Row = Mapping[str, Any]
 
 _GAP = "  "
 _SMALLEST_TEXT = 6
-"""Columns that a text has at the least."""
+"""Minimum columns of a text."""
 _VERSION = 1
 _YAML_COLUMNS = 100
 
 
 class Colour(Enum):
-    """Colours for a row that needs attention, or none of it, on terminals only."""
+    """Colours for a row that needs attention, or needs none; on terminals only."""
 
     RED = "31"
     YELLOW = "33"
@@ -58,8 +58,8 @@ class Colour(Enum):
 class Shown:
     """A column of the table form: its title, the text of a row, and whether that text may be cut.
 
-    `keep` columns are left to a text as long as another text still has more than it keeps. Before one has less,
-    columns with a `rank` are left out, the largest first.
+    A text keeps at least `keep` columns while another text has more than it keeps. Before a text gets less, columns
+    with a `rank` are left out, the largest rank first.
     """
 
     title: str
@@ -68,26 +68,26 @@ class Shown:
     keep: int = _SMALLEST_TEXT
     rank: int = 0
     note: str = ""
-    """What is said below a table that shows this column."""
+    """Printed below a table that shows this column."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a command found; `columns` go into JSON and CSV, `shown` into the table."""
+    """The result of a command; `columns` go into JSON, YAML and CSV, `shown` into the table."""
 
     command: str
     columns: tuple[str, ...]
     rows: Sequence[Row]
     shown: tuple[Shown, ...]
     times: frozenset[str] = frozenset()
-    """Columns that hold epoch milliseconds, and go out as ISO 8601."""
+    """Columns of epoch ms; JSON, YAML and CSV have them as ISO 8601."""
     footer: str = ""
     when_empty: str = ""
     colour: Callable[[Row], Colour | None] = lambda _: None
     is_cut: bool = True
-    """Whether texts are cut to fit. Where the text is the point, the last column is wrapped on a terminal instead."""
+    """Whether texts are cut to fit. If not, the last column is wrapped on a terminal."""
     envelope: Mapping[str, Any] = field(default_factory=dict)
-    """What JSON and YAML say beside the rows."""
+    """Values of JSON and YAML beside the rows."""
 
 
 def show(report: Report, form: Format) -> None:
@@ -104,7 +104,7 @@ def show(report: Report, form: Format) -> None:
         return
     room = columns_of() if is_terminal or is_width_asked() else None
     table = table_report(report, room, has_colour=has_colour(sys.stdout), encoding=_encoding())
-    # Cuts are shown in one column by every terminal; texts with characters that it lacks have none.
+    # Every terminal shows the mark of a cut in one column. A terminal without `…` gets `~`.
     _write(table if Page().has("…") else table.replace("…", "~"))
 
 
@@ -113,12 +113,12 @@ def _encoding() -> str:
 
 
 def _write(text: str) -> None:
-    """Write it; a terminal in an old encoding must not turn a name into a traceback."""
+    """Write a text with escapes: a terminal with an old encoding must not cause a traceback."""
     sys.stdout.write(encodable(text, _encoding()))
 
 
 def show_as_found(report: Report, rows: Iterable[Row], form: Format) -> Sequence[Row]:
-    """`show` for rows that take a while to find: a table shows each at once, in columns as wide as they `keep`."""
+    """`show` for rows that are slow to find. A table prints each row at once, in columns as wide as they `keep`."""
     if form != "table":
         report = replace(report, rows=list(rows))
         show(report, form)
@@ -135,7 +135,7 @@ def show_as_found(report: Report, rows: Iterable[Row], form: Format) -> Sequence
 
 
 def _uncut_lines(report: Report, texts: Sequence[str], room: int | None) -> Iterator[str]:
-    """A row whose columns are as wide as they `keep`; its last text is wrapped in what is left of the room."""
+    """The lines of a row in columns as wide as they `keep`; the last text is wrapped in the remaining width."""
     widths = [max(column.keep, width(text)) for column, text in zip(report.shown, texts, strict=True)]
     before = _total(widths) - widths[-1]
     parts: Iterable[str] = [texts[-1]]
@@ -155,7 +155,7 @@ def _coloured(text: str, colour: Colour | None) -> str:
 
 
 def print_answer(command: str, answer: Mapping[str, Any], form: Format) -> None:
-    """Print an answer that is no list of rows, in the versioned envelope: JSON on one line, or YAML."""
+    """Print an answer that is not a list of rows, in the versioned envelope: JSON on one line, or YAML."""
     whole = {"command": command, "version": _VERSION, **answer}
     if form == "yaml":
         sys.stdout.write(yaml_text(whole))
@@ -164,7 +164,7 @@ def print_answer(command: str, answer: Mapping[str, Any], form: Format) -> None:
 
 
 def yaml_text(value: Any) -> str:
-    """YAML in ASCII: what a terminal would act on is an escape, as in JSON."""
+    """YAML in ASCII, with control characters escaped as in JSON."""
     import yaml
 
     return yaml.dump(value, Dumper=yaml.CSafeDumper, sort_keys=False, width=_YAML_COLUMNS)
@@ -175,14 +175,14 @@ def _write_json(text: str) -> None:
 
 
 def json_report(report: Report) -> str:
-    """The versioned envelope, one row a line."""
+    """The versioned envelope as JSON, one row per line."""
     body = "".join(f"\n{json_text(row)}," for row in _plain_rows(report))[:-1]
     head = f'{json_text(_envelope(report))[:-1]}, "rows": ['
     return f"{head}{body}\n]}}\n" if body else f"{head}]}}\n"
 
 
 def yaml_report(report: Report) -> str:
-    """The same envelope as that of JSON."""
+    """The same envelope as in JSON, as YAML."""
     return yaml_text(_envelope(report) | {"rows": list(_plain_rows(report))})
 
 
@@ -195,7 +195,7 @@ def _plain_rows(report: Report) -> Iterator[dict[str, Any]]:
 
 
 def csv_report(report: Report, *, is_for_terminal: bool = False) -> str:
-    """A header and one record a row; lists and mappings as JSON texts. On a terminal, controls are escaped as well."""
+    """A header and one record per row; lists and mappings are JSON texts. For a terminal, controls are escaped."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(report.columns)
@@ -208,13 +208,13 @@ def csv_report(report: Report, *, is_for_terminal: bool = False) -> str:
 def table_report(
     report: Report, columns: int | None = PIPE_COLUMNS, *, has_colour: bool = False, encoding: str = "utf-8"
 ) -> str:
-    """A table, and what is said below it, that fits so many columns as long as its numbers do.
+    """A table with its footer and notes, at most `columns` wide unless its numbers need more.
 
     Args:
-        report: what to show.
-        columns: the room; None for no limit.
-        has_colour: with the escape sequences of a terminal.
-        encoding: of the terminal, which shows characters that it lacks as escapes.
+        report: the content.
+        columns: available width; None for no limit.
+        has_colour: add the escape sequences of a terminal.
+        encoding: of the terminal; characters that it lacks become escapes.
     """
     room = sys.maxsize if columns is None else columns
     if not report.rows:
@@ -236,10 +236,10 @@ def table_report(
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A table that fits: the columns that are shown with the width of each, and its texts row by row."""
+    """A table that fits: the shown columns with their widths, and its texts row by row."""
 
     chosen: Sequence[int]
-    """The places of these columns among all of them."""
+    """Indexes of the shown columns among all columns."""
     columns: Sequence[Shown]
     widths: Sequence[int]
     cells: Sequence[Sequence[str]]
@@ -251,13 +251,13 @@ class Layout:
         titles = [list(folded(column.title, columns)) for column, columns in pairs]
         height = max(map(len, titles))
         for index in range(height):
-            # Short titles stand on the lowest line, just above their values.
+            # Short titles are on the lowest line, just above their values.
             at = [index - height + len(title) for title in titles]
             texts = [title[place] if place >= 0 else "" for title, place in zip(titles, at, strict=True)]
             yield _line(self.columns, texts, self.widths)
 
     def rows(self) -> Iterator[list[str]]:
-        """The lines of each row: one, where texts are cut."""
+        """The lines of each row; a single line if texts are cut."""
         for texts in zip(*map(self._fitting, range(len(self.columns))), strict=True):
             parts = [texts[-1]] if self.is_cut else folded(texts[-1], self.widths[-1])
             yield list(_row_lines(self.columns, texts, self.widths, parts))
@@ -271,10 +271,10 @@ class Layout:
 
 
 def layout_of(report: Report, room: int, encoding: str = "utf-8") -> Layout:
-    """The columns that fit: long titles are broken first, then columns left out by rank, then texts cut.
+    """The columns that fit: first long titles are broken, then columns left out by rank, then texts cut.
 
     Args:
-        report: has a row at least. Where its texts are not cut, the last column gets what is left.
+        report: with at least one row. If its texts are not cut, the last column gets the remaining width.
         room: columns of the terminal.
         encoding: of the terminal.
     """
@@ -290,12 +290,12 @@ def layout_of(report: Report, room: int, encoding: str = "utf-8") -> Layout:
         others = _total(widths) - widths[-1]
         widths[-1] = max(min(widths[-1], room - others), _SMALLEST_TEXT)
     whole = [max(wide, width(column.title)) for column, wide in zip(shown, widths, strict=True)]
-    # Titles are on one line where there is room for all of them.
+    # Titles are on one line if there is room for all of them.
     return Layout(chosen, shown, whole if _total(whole) <= room else widths, texts, report.is_cut)
 
 
 def _line(columns: Sequence[Shown], texts: Sequence[str], widths: Sequence[int]) -> str:
-    """Texts filled up to their widths, numbers at the right."""
+    """A line of texts padded to their widths, numbers right-aligned."""
     padded = []
     for column, text, wide in zip(columns, texts, widths, strict=True):
         blanks = " " * (wide - width(text))
@@ -306,14 +306,14 @@ def _line(columns: Sequence[Shown], texts: Sequence[str], widths: Sequence[int])
 def _row_lines(
     columns: Sequence[Shown], texts: Sequence[str], widths: Sequence[int], parts: Iterable[str]
 ) -> Iterator[str]:
-    """The lines of a row whose last text is in so many parts."""
+    """The lines of a row; the parts of its last text are below each other."""
     for number, part in enumerate(parts):
         before = [""] * (len(texts) - 1) if number else texts[:-1]
         yield _line(columns, [*before, part], widths)
 
 
 def _chosen(columns: Sequence[Shown], cells: Sequence[Sequence[str]], room: int) -> list[int]:
-    """Which columns are shown, so that texts keep what they should."""
+    """Indexes of the columns to show, so that each text gets its `keep`."""
     least = []
     for column, texts in zip(columns, cells, strict=True):
         natural = max(map(width, texts), default=0)
@@ -329,7 +329,7 @@ def _chosen(columns: Sequence[Shown], cells: Sequence[Sequence[str]], room: int)
 
 
 def _shrink(columns: Sequence[Shown], widths: list[int], room: int) -> None:
-    """The widest text that has more than it keeps is shrunk until the line fits."""
+    """Shrink the widest text that has more than it keeps, until the line fits."""
     for is_last_resort in (False, True):
         floors = [
             _SMALLEST_TEXT if is_last_resort else max(_SMALLEST_TEXT, column.keep) for column in columns
@@ -354,12 +354,12 @@ def _cell(column: Shown, row: Row, encoding: str) -> str:
 
 
 def _wrapped(text: str, columns: int) -> Iterator[str]:
-    """The lines of a text, each in as many as it needs; none for an empty text."""
+    """The lines of a text, each wrapped; none for an empty text."""
     return (part for whole in text.splitlines() for part in folded(whole, columns))
 
 
 def _joined(notes: Iterable[str], columns: int) -> Iterator[str]:
-    """As few lines as they fit into."""
+    """The notes joined into as few lines as possible."""
     lines: list[str] = []
     for note in notes:
         if lines and width(lines[-1]) + 2 + width(note) <= columns:
@@ -370,7 +370,7 @@ def _joined(notes: Iterable[str], columns: int) -> Iterator[str]:
 
 
 def _plain(report: Report, row: Row, name: str) -> Any:
-    """A value for JSON and CSV: times in ISO 8601, what JSON has no number for as null."""
+    """A value for JSON, YAML and CSV: times in ISO 8601; NaN and infinity, which JSON lacks, are null."""
     value = row[name]
     if value is not None and name in report.times:
         return iso_time(value)

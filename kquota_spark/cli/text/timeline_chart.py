@@ -1,4 +1,4 @@
-"""A rate over time in characters: bars, the limit as a line of steps, and what happened below. Pure text."""
+"""A rate over time in characters: bars, the limit as a line of steps, and marks for events below."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from kquota_spark.reports.timeline.timeline_events import Event
 LABEL = 10
 """Columns at the left of the axis."""
 MOST_SLOTS = 88
-"""Of the forms for programs, which have no width."""
+"""Maximum slots in the forms for programs, which have no width."""
 _ROWS = 10
 _HEADROOM = 10 / 8
-"""So that a limit is the upper edge of a row, and whatever is above it is seen above the line."""
+"""Axis height as a multiple of the highest limit: the limit is the upper edge of a row, with room above it."""
 _EIGHTHS = 8
 _FAR = 4.0
-"""A limit that is so many times the highest rate is not in the picture, or there would be no bars."""
+"""A limit that is this many times the highest rate is left out: the bars would be too small to see."""
 _TICK = 14
 _MOST_LETTER_ROWS = 3
 _DAY_MS = 86_400_000
@@ -28,9 +28,9 @@ class Strokes(NamedTuple):
     """Characters to draw with."""
 
     bars: str
-    """From an eighth of a row to a whole one."""
+    """From an eighth of a row to a whole row."""
     unjudged: str
-    """A bar of `usage`, where no quota governed."""
+    """A bar from `usage`, where no quota governed."""
     limit: str
     exceeded: str
     """The line of the limit where the rate is above it."""
@@ -43,17 +43,17 @@ ASCII = Strokes("....####", ":", "-", "=", "|", "t")
 
 
 def slots_in(columns: int) -> int:
-    """How many slots the axis has in so many columns, of which the last stays free."""
+    """The number of slots of the axis in so many columns; the last column stays free."""
     return max(columns - LABEL - 2, _TICK)
 
 
 def chart(slots: Sequence[Slot], strokes: Strokes, rate: Callable[[float], str]) -> Iterator[str]:
-    """The bars of at most `slots_in` the width with their limit, top row first."""
+    """The lines of the bars with their limit, top row first; the slots must fit, see `slots_in`."""
     limits = {slot.limit_per_s for slot in slots if slot.limit_per_s is not None}
     near = [limit * _HEADROOM for limit in limits - far_limits(slots)]
     top = max([_peak(slots), *near]) or 1.0
     labels = {_ROWS - 1: rate(top), 0: "0"}
-    # A later limit names its row where two share one.
+    # If two limits are in one row, the later one labels it.
     labels |= {_row_of(slot.limit_per_s, top): rate(slot.limit_per_s)
                for slot in slots if slot.limit_per_s is not None and slot.limit_per_s <= top}  # fmt: skip
     for row in reversed(range(_ROWS)):
@@ -62,7 +62,7 @@ def chart(slots: Sequence[Slot], strokes: Strokes, rate: Callable[[float], str])
 
 
 def far_limits(slots: Sequence[Slot]) -> set[float]:
-    """Limits that are not in the picture."""
+    """Limits that are too high for the chart."""
     peak = _peak(slots)
     return {
         slot.limit_per_s
@@ -76,12 +76,12 @@ def _peak(slots: Sequence[Slot]) -> float:
 
 
 def _row_of(value: float, top: float) -> int:
-    """The row whose upper part or edge this value is."""
+    """The row that has this value in its upper part or at its edge."""
     return min(max(-int(-value * _ROWS // top) - 1, 0), _ROWS - 1)
 
 
 def _cell(slot: Slot, row: int, top: float, strokes: Strokes) -> str:
-    """The line of the limit goes through the bars: what is above it is over the limit."""
+    """A character of the chart. The line of the limit crosses the bars, so a bar above it is over the limit."""
     rate, limit = slot.rate_per_s, slot.limit_per_s
     if rate is None:
         return " "
@@ -100,13 +100,13 @@ def _cell(slot: Slot, row: int, top: float, strokes: Strokes) -> str:
 
 
 def marks(slots: Sequence[Slot], gaps: Sequence[Event], length_ms: int, strokes: Strokes) -> Iterator[str]:
-    """Rows of marks that have any: throttled, muted, uncertain, and where there is no log.
+    """The rows of marks that are not empty: throttled, muted, uncertain, no log.
 
     Args:
         slots: in order, without a break.
         gaps: periods without a log.
-        length_ms: of a slot.
-        strokes: the characters to draw with.
+        length_ms: length of a slot, ms.
+        strokes: characters to draw with.
     """
     rows: Mapping[str, list[str]] = {
         "throttled": [
@@ -131,14 +131,14 @@ def _overlaps(gap: Event, slot: Slot, length_ms: int) -> bool:
 def letters(
     lettered: Sequence[tuple[str, Event]], from_ms: int, length_ms: int, count: int, edge: str
 ) -> Iterator[str]:
-    """Rows that put the letter of each event at its time; `+` where there are more than have room.
+    """Rows with the letter of each event at its time; `+` where not all events have room.
 
     Args:
         lettered: events with one letter each.
         from_ms: start of the first slot, epoch ms.
-        length_ms: of a slot.
+        length_ms: length of a slot, ms.
         count: number of slots.
-        edge: what stands between the label and the first slot.
+        edge: character between the label and the first slot.
     """
     stacks: list[list[str]] = [[] for _ in range(count)]
     for letter, event in lettered:
@@ -156,7 +156,7 @@ def letters(
 
 
 def time_axis(from_ms: int, length_ms: int, count: int) -> str:
-    """Times of day below the slots that they are of; with the day where there are several."""
+    """The times of day below their slots, with the day if the chart covers several days."""
     has_days = from_ms // _DAY_MS != (from_ms + length_ms * count - 1) // _DAY_MS
     form = "%m-%d %H:%M" if has_days else "%H:%M:%S" if length_ms < 60_000 else "%H:%M"
     line = " " * (LABEL + 1)

@@ -1,4 +1,4 @@
-"""`kquota top`: what quota buckets do now, on a full screen that follows the tables, or once as a table."""
+"""`kquota top`: the current state of quota buckets, on a full screen that follows the tables, or once as a table."""
 
 from __future__ import annotations
 
@@ -72,10 +72,10 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
 
 
 def run_top(options: argparse.Namespace) -> int:
-    """Show buckets until somebody quits, or once.
+    """Show buckets until the user quits, or once.
 
     Raises:
-        UserError: the tables cannot be read once, or there is no terminal to draw on.
+        UserError: the tables cannot be read for a single table, or there is no terminal to draw on.
     """
     settings = settings_of(options, "tables")
     question = Question(
@@ -109,7 +109,7 @@ def _watch(feed: Feed, settings: Settings, question: Question, interval_ms: int)
     view = View(
         cluster_id=settings.cluster_id,
         interval_ms=interval_ms,
-        # A second is judged when it can get no more lines, by the micro-batch after the one that has shown it.
+        # A second is judged when no more lines can arrive, in the micro-batch after the one that shows this.
         stale_after_ms=stream.allowed_lateness + 6 * stream.trigger + _SLACK_MS,
         question=question,
     )
@@ -117,7 +117,7 @@ def _watch(feed: Feed, settings: Settings, question: Question, interval_ms: int)
 
 
 def _no_screen() -> str:
-    """Why there can be no full screen; empty if there can."""
+    """Why a full screen is not possible; empty if it is."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return "top needs a terminal"
     if os.environ.get("TERM", "dumb") in ("dumb", "unknown", ""):
@@ -132,7 +132,7 @@ def _is_utf8(encoding: str) -> bool:
 
 
 def top_report(answer: Answer, columns: int) -> Report:
-    """The buckets as a table of so many columns."""
+    """The buckets as a table of limited width."""
     top, rows = answer.top, answer.top.rows
     bars = BARS if _is_utf8(sys.stdout.encoding or "utf-8") else ASCII_BARS
     newest = "" if answer.newest_ms is None else f"; the newest second is {utc_text(answer.newest_ms)}"

@@ -1,4 +1,4 @@
-"""Reads for `kquota top`, again and again: only what was committed since, and on after an error."""
+"""Repeated reads for `kquota top`: each reads only new commits, and reading continues after an error."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ _LEAST_SLOTS = 10
 _MOST_CLIENTS = 20
 _MOST_EPISODES = 100
 _SMALL = "if(quota_type in ('produce', 'fetch'), 1e6, 10)"
-"""Rates without a limit that our own clients are hidden up to: 1 MB/s, 10 % of a thread, 10 mutations a second."""
+"""Rate above which an unlimited bucket of kquota's clients is shown: 1 MB/s, 10 % of a thread, 10 mutations per s."""
 _NAMES = "lower(concat_ws(chr(10), {}))".format(
     "bucket_user, bucket_client_id, bucket_tags, array_to_string(users, chr(10)), array_to_string(client_ids, chr(10))"
 )
 
 
 class Look(Enum):
-    """What is shown of a bucket; the value is what people call it."""
+    """The views of a bucket; the value is their name for people."""
 
     CHART = "chart"
     EXPLAIN = "explain"
@@ -57,50 +57,50 @@ class Look(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Near:
-    """One bucket from near; only what the look asks for is there."""
+    """Details of the selected bucket; only the fields of the chosen view are set."""
 
     look: Look
     newest_ms: int
-    """Start of the newest second of the table."""
+    """Start of the newest second of the table, epoch ms."""
     timeline: Timeline | None = None
     """The last quarter of an hour."""
     clients: Sequence[dict[str, Any]] = ()
-    """Who was inside in the last minute."""
+    """Clients in the bucket in the last minute."""
     seconds: Sequence[dict[str, Any]] = ()
-    """Of the last minute, newest first."""
+    """Seconds of the last minute, newest first."""
     explanation: Sequence[Line] = ()
-    """Laid out in the columns that were asked for."""
+    """Laid out for the requested width."""
     episodes: Sequence[dict[str, Any]] = ()
     """Newest first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What to show; user, client, broker and type are the options of these names."""
+    """What to show; user, client, broker and type are the values of the options."""
 
     owner: str | None = None
-    """Only buckets of this user's own, in which no other is: what a tenant may see."""
+    """Only buckets that this user does not share with others: those that a tenant may see."""
     user: str | None = None
     client: str | None = None
     broker: int | None = None
     type: str | None = None
     text: str = ""
-    """Part of a name of the bucket, or of a user or client id inside."""
+    """Part of a name of the bucket, or of a user or client id in it."""
     sort: SortBy = SortBy.USED
     is_reversed: bool = False
     is_per_broker: bool = False
-    """One row per bucket and broker; else that of the worst broker."""
+    """One row per bucket and broker; otherwise only that of the worst broker."""
     near: BucketKey | None = None
     look: Look = Look.CHART
     columns: int = 100
-    """Width of the terminal, for what is seen from near."""
+    """Width of the terminal, for the view of one bucket."""
     limit: int | None = 200
-    """None for all rows."""
+    """Maximum rows; None for all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What was found, and to what question; `newest_ms` is None for an empty table."""
+    """The result of a read, and its question; `newest_ms` is None for an empty table."""
 
     question: Question
     newest_ms: int | None = None
@@ -109,7 +109,7 @@ class Answer:
 
 
 class Feed:
-    """The tables, kept open between questions; one question at a time."""
+    """Keeps the tables open between questions; takes one question at a time."""
 
     def __init__(self, settings: Settings, place: SettingsPlace) -> None:
         self._settings, self._place = settings, place
@@ -118,10 +118,14 @@ class Feed:
         self._last: Answer | None = None
 
     def read(self, question: Question, *, is_frozen: bool = False) -> Answer:
-        """The answer as of now, or if frozen of what was read before, where there is something.
+        """The answer as of now.
+
+        Args:
+            question: what to show.
+            is_frozen: use the tables as they were read before, if they were.
 
         Raises:
-            UserError: the tables cannot be read; the next call opens them anew.
+            UserError: the tables cannot be read; the next call opens them again.
         """
         try:
             is_same = (is_frozen and self._tables is not None) or not self._is_newer()
@@ -140,9 +144,9 @@ class Feed:
             self._tables = None
 
     def _is_newer(self) -> bool:
-        """Follow the table; whether there is another version of it than before."""
+        """Follow the table; returns whether it has a new version."""
         if self._tables is not None and time.monotonic() - self._opened_s > _OPEN_ANEW_S:
-            # A table that was deleted and made anew has lower versions, which following would never see.
+            # A recreated table has lower versions, which following would never find.
             self.close()
         if self._tables is None:
             self._tables, self._opened_s = Tables(self._settings), time.monotonic()
@@ -182,9 +186,9 @@ class Feed:
 
 
 def _where(question: Question, ours: tuple[str, ...]) -> Where:
-    """Conditions on `decisions`; buckets of our own clients alone are left out while they are small, unless asked for.
+    """Conditions on `decisions`. Buckets with only kquota's clients are left out while small, unless requested.
 
-    Anybody's client may be called as ours are: near a limit, or large without one, it is shown.
+    Any client may have the same name, so such a bucket is shown near its limit, or if it is large without a limit.
     """
     conditions = bucket_conditions(
         Filter(user=question.user, client=question.client, broker=question.broker, type=question.type)
@@ -216,7 +220,7 @@ def _timeline(settings: Settings, key: BucketKey, newest_ms: int, columns: int) 
 def _explanation(
     place: SettingsPlace, key: BucketKey, clients: Sequence[dict[str, Any]], columns: int
 ) -> Sequence[Line]:
-    """What `kquota explain` says of the bucket's own names; a name that it lacks is that of its largest client."""
+    """The output of `kquota explain` for the bucket's names; a missing name is taken from its largest client."""
     page = ScreenPage(columns)
     if key.quota_type not in {one.value for one in QuotaType}:
         said = "kquota explain covers quotas of users and client ids. This one is of an address."

@@ -1,4 +1,4 @@
-"""What a key does to the view of `kquota top`."""
+"""The effect of each key on the view of `kquota top`."""
 
 from __future__ import annotations
 
@@ -17,14 +17,21 @@ _LOOKS = {"enter": Look.CHART, "e": Look.EXPLAIN, "v": Look.VIOLATIONS}
 
 
 class Room(NamedTuple):
-    """How much the screen shows: rows of a page, and how far its text can be scrolled."""
+    """The size of the screen: rows per page, and how far its text can be scrolled, lines."""
 
     page: int
     most_scroll: int = 0
 
 
 def after_key(view: View, key: str, character: str, room: Room) -> View | None:
-    """The view after a key, by Textual's name and with the character that it types if any; None to quit."""
+    """The view after a key; None to quit.
+
+    Args:
+        view: the present view.
+        key: Textual's name of the key.
+        character: the character that it types; empty if there is none.
+        room: the size of the screen.
+    """
     if view.typed is not None:
         return _typing(view, view.typed, key, character)
     if character == "q":
@@ -100,12 +107,12 @@ def _next_type(question: Question) -> str | None:
 
 
 def at_width(view: View, columns: int) -> View:
-    """The view on a terminal of so many columns."""
+    """The view on a terminal of this width."""
     return _asking(view, columns=columns)
 
 
 def with_answer(view: View, answer: Answer) -> View:
-    """The view with a newer answer; a bucket that was chosen below the first row stays chosen while it is there."""
+    """The view with a newer answer. A chosen bucket below the first row stays chosen while it exists."""
     rows = answer.top.rows
     chosen = min(view.chosen, max(len(rows) - 1, 0))
     if chosen and view.answer is not None and view.chosen < len(view.answer.top.rows):

@@ -1,4 +1,4 @@
-"""What the lines of `kquota top` are made of: pieces in tones, columns as they fit, bars. Knows no terminal."""
+"""Parts of the lines of `kquota top`: coloured pieces, columns that fit, bars. Independent of the terminal."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ SPARK_TITLE = "last 60 s"
 BARS = "▁▂▃▄▅▆▇█"
 ASCII_BARS = "_.:-=+*#"
 _PERCENT_OF_BAR = 20.0
-"""The upper three of eight bars are over the limit: how far is seen without colours too."""
+"""Percent of the limit per bar. The upper three of eight bars are over the limit, which shows without colours too."""
 _SPARK_CELLS = (60, 30, 20, 15, 12)
-"""Parts of a minute that are equally long."""
+"""Numbers of bars that divide a minute into equal parts."""
 
 
 class Piece(NamedTuple):
@@ -53,7 +53,7 @@ def line_of(text: str, tone: Tone | None = None) -> Line:
 
 
 def tone_of(percent: float | None) -> Tone | None:
-    """The tone of a part of a limit."""
+    """The tone for a percentage of a limit."""
     if percent is None or percent < NEAR_PERCENT:
         return None
     return Tone.OVER if percent > LIMIT_PERCENT else Tone.BAD
@@ -67,7 +67,7 @@ class ScreenPage(Page):
         self.lines: list[Line] = []
 
     def has(self, characters: str) -> bool:
-        """Every character."""
+        """Always true: the screen can show every character."""
         return True
 
     def line(self, text: str = "", tone: Tone | None = None) -> None:
@@ -76,7 +76,7 @@ class ScreenPage(Page):
 
 
 def _broker(row: Row) -> str:
-    """`1`, or `1 of 3` where it is the worst of several."""
+    """`1`, or `1 of 3` for the worst of several brokers."""
     of_all = f" of {row['brokers']}" if row["brokers"] > 1 else ""
     return f"{broker_text(row['broker_id'])}{of_all}"
 
@@ -101,7 +101,7 @@ COLUMNS = (
     Shown("throttled requests", _throttled_requests, keep=18, rank=11),
     Shown("clients", lambda row: str(row["clients"]), keep=7, rank=11),
 )
-"""Each needs the columns that it keeps; the larger its rank, the earlier it is left out of a narrow terminal."""
+"""Each column needs its `keep`; the larger its rank, the earlier a narrow terminal leaves it out."""
 ORDERS = {
     "broker": SortBy.BROKER,
     "bucket": SortBy.NAME,
@@ -109,15 +109,15 @@ ORDERS = {
     "used": SortBy.USED,
     "total delay": SortBy.DELAY,
 }
-"""The order that a column stands for."""
+"""The order that marks a column."""
 _CLUSTER = Shown("cluster", lambda row: str(row["cluster_id"]), is_text=True, keep=8)
 _SPARK_RANK = 7
 
 
 def _columns_of(rows: Sequence[Row]) -> tuple[Shown, ...]:
-    """All columns; the cluster is one where rows of several are shown.
+    """All columns, with the cluster if rows of several are shown.
 
-    The broker is never left out where only it tells two rows of a bucket apart.
+    The broker is never left out if only the broker distinguishes two rows of a bucket.
     """
     buckets = {BucketKey.of(row)._replace(broker_id=0) for row in rows}
     own = COLUMNS if len(buckets) == len(rows) else (replace(COLUMNS[0], rank=0), *COLUMNS[1:])
@@ -125,14 +125,14 @@ def _columns_of(rows: Sequence[Row]) -> tuple[Shown, ...]:
 
 
 class Fitted(NamedTuple):
-    """Columns that are shown with their widths, and how many bars follow; 0 for none."""
+    """The shown columns with their widths, and the number of bars after them; 0 for none."""
 
     columns: tuple[tuple[Shown, int], ...]
     spark_cells: int
 
 
 def fitted(rows: Sequence[Row], columns: int) -> Fitted:
-    """The columns that fit, the least important left out first; then names get what is left, then the bars.
+    """The columns that fit, the least important left out first. Names get the remaining width, then the bars.
 
     Numbers are never cut.
     """
@@ -169,12 +169,12 @@ def _needed(shown: Sequence[Shown], widths: Mapping[str, int], *, has_spark: boo
 
 
 def cell(column: Shown, row: Row, columns: int) -> str:
-    """The text of a cell, escaped, in exactly so many columns."""
+    """The escaped text of a cell, in exactly this many columns."""
     return padded(terminal_text(column.text(row)), columns, is_text=column.is_text)
 
 
 def padded(text: str, columns: int, *, is_text: bool) -> str:
-    """Escaped text, cut and filled up to so many columns."""
+    """Escaped text, cut or padded to this many columns."""
     fitting = cut_inside(text, columns)
     blanks = " " * (columns - width(fitting))
     return fitting + blanks if is_text else blanks + fitting
@@ -196,7 +196,7 @@ def _sparkline(percents: Sequence[float | None], cells: int, bars: str) -> str:
 
 
 def slots(values: Sequence[float | None], cells: int) -> Iterator[float | None]:
-    """The largest value of each of so many equal parts; None where a part has none."""
+    """The largest value of each of `cells` equal parts; None for a part without values."""
     count = len(values)
     for cell in range(cells):
         part = values[cell * count // cells : (cell + 1) * count // cells]
@@ -204,7 +204,7 @@ def slots(values: Sequence[float | None], cells: int) -> Iterator[float | None]:
 
 
 def bar(percent: float | None, bars: str = BARS) -> str:
-    """A bar a step of 20 %, the last from 140 % on; a blank where nothing is known."""
+    """A bar, one step higher per 20 %, the highest from 140 %; a blank for no value."""
     if percent is None:
         return " "
     return bars[min(max(int(percent / _PERCENT_OF_BAR), 0), len(bars) - 1)]

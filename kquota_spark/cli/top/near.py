@@ -1,4 +1,4 @@
-"""One bucket of `kquota top` from near, as lines: its timeline, who is inside, its explanation, its episodes."""
+"""One bucket of `kquota top` in detail, as lines: its timeline, its clients, its explanation, its episodes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _MOST_EVENTS = 20
 
 
 def near_lines(key: BucketKey, near: Near, columns: int) -> list[Line]:
-    """Every line about a bucket, of which the screen shows a part."""
+    """All lines about a bucket; the screen shows a part of them."""
     page = ScreenPage(columns)
     page.paragraph("", _headline(key, near), Tone.TITLE, indent=0)
     if near.look is Look.EXPLAIN:
@@ -57,7 +57,7 @@ def _headline(key: BucketKey, near: Near) -> str:
 
 
 def harm_text(seconds: Sequence[Row], newest_ms: int) -> str:
-    """The harm of the last minute in the three words; JMX counts none of them."""
+    """Total delay, throttled requests and time throttled in the last minute. JMX contains none of the three."""
     logged = [
         {**row, "age_s": (newest_ms - row["second"]) // 1_000} for row in seconds if row["source"] == "log"
     ]
@@ -136,7 +136,7 @@ def _episode_lines(key: BucketKey, episodes: Sequence[Row], columns: int) -> Seq
 def _table(
     rows: Sequence[Row], shown: tuple[Shown, ...], columns: int, tones: Sequence[Tone | None]
 ) -> list[Line]:
-    """Title, in one line or more, and a line for each row, without what a printed table says below."""
+    """One or more lines of titles, and one line per row, without the notes below a printed table."""
     layout = layout_of(Report("", (), rows, shown), columns)
     titles = [line_of(text, Tone.TITLE) for text in layout.header()]
     return titles + [line_of(text, tone) for (text,), tone in zip(layout.rows(), tones, strict=True)]
@@ -147,6 +147,6 @@ def _lasted(row: Row) -> str:
 
 
 def _bar(row: Row) -> str:
-    """Twice the limit is the whole bar."""
+    """A bar that is full at twice the limit."""
     cells = round(min(row["quota_used_percent"] or 0.0, 200.0) / 200.0 * _BAR_CELLS)
     return BARS[3] * cells + " " * (_BAR_CELLS - cells)

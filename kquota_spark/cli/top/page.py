@@ -1,4 +1,4 @@
-"""The screen of `kquota top` as lines: what stands where, in which tone. Knows no terminal and no clock."""
+"""The screen of `kquota top` as lines with their tones. Independent of the terminal and the clock."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ KEYS = (
     ("?", "help", 0),
     ("q", "quit", 0),
 )
-"""Key, what it does, and the rank by which it is left out of a narrow footer."""
+"""Key, its action, and its rank: a narrow footer leaves out the largest rank first."""
 HELP = (
     "j k, arrows  next and previous row, or scroll",
     "g G          first and last row; page up and down",
@@ -82,34 +82,41 @@ HELP = (
     "             no request",
     "rule         u/ user, c/ client id, * the default",
 )
-"""What the screen says about its keys and columns, in 60 columns."""
+"""The help on keys and columns, in 60 columns."""
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """All that the screen shows."""
+    """The complete state of the screen."""
 
     cluster_id: str
     interval_ms: int
     stale_after_ms: int
-    """The newest second may be so old."""
+    """Maximum age of the newest second before it is stale, ms."""
     question: Question = field(default_factory=Question)
-    """What is asked; `answer` may still be to an earlier one, and is shown under what that asked."""
+    """The present question. `answer` may still belong to an earlier one, and is shown with that."""
     answer: Answer | None = None
     error: str = ""
-    """Why there was no newer answer; empty if there was."""
+    """Why there is no newer answer; empty if there is one."""
     chosen: int = 0
-    """Place of the chosen row."""
+    """Index of the chosen row."""
     scroll: int = 0
-    """Lines above the screen, of help and of what is seen from near."""
+    """Lines scrolled past, in the help or the view of one bucket."""
     typed: str | None = None
-    """The filter while it is typed."""
+    """The filter while the user types it; None otherwise."""
     is_paused: bool = False
     is_help: bool = False
 
 
 def screen(view: View, now_ms: int, columns: int, rows: int) -> list[Line]:
-    """The whole screen, at most so many rows."""
+    """The lines of the whole screen.
+
+    Args:
+        view: the state to show.
+        now_ms: epoch ms, for the age of the newest second.
+        columns: width of the screen.
+        rows: height of the screen; at most so many lines are returned.
+    """
     head = [_title(view, now_ms, columns), _summary(view)]
     room = max(rows - _AROUND, 0)
     text = _text(view, columns)
@@ -125,12 +132,12 @@ def screen(view: View, now_ms: int, columns: int, rows: int) -> list[Line]:
 
 
 def most_scroll(view: View, columns: int, rows: int) -> int:
-    """How far the text on the screen can be scrolled; 0 where there is none."""
+    """How far the text on the screen can be scrolled, lines; 0 if there is no text."""
     return max(len(_text(view, columns) or ()) - max(rows - _AROUND, 0), 0)
 
 
 def _text(view: View, columns: int) -> list[Line] | None:
-    """What is read like a page; None where buckets are listed."""
+    """The lines of the help or of one bucket; None for the list of buckets."""
     if view.is_help:
         return [line_of(text) for text in HELP]
     if view.answer is None or view.answer.near is None or view.answer.question.near is None:
@@ -154,7 +161,7 @@ def _title(view: View, now_ms: int, columns: int) -> Line:
 
 
 def _age(newest_ms: int, now_ms: int, *, is_stale: bool, is_short: bool) -> str:
-    """How old the newest second is; of old tables with its day, since they are not live."""
+    """The age of the newest second. Stale tables show the day as well, because they are not live."""
     seconds = max(now_ms - newest_ms, 0) // 1_000
     for unit, length in (("days", 86_400), ("h", 3_600), ("min", 60)):
         if seconds >= 2 * length:
@@ -205,7 +212,7 @@ def _table(view: View, answer: Answer, columns: int, room: int) -> list[Line]:
     shape = fitted(rows, columns)
     lines = [_titles(answer.question, shape)]
     space = max(room - 1, 1)
-    # The chosen row stays in sight, in the middle where there is more above and below.
+    # The chosen row stays visible, in the middle if there are rows above and below.
     start = max(0, min(view.chosen - space // 2, len(rows) - space))
     for place, row in enumerate(rows[start : start + space], start):
         lines.append(Line(list(_pieces(row, shape)), is_chosen=place == view.chosen))
@@ -250,7 +257,7 @@ def _footer(view: View, columns: int, below: int) -> Line:
 
 
 def _text_keys(view: View, below: int) -> tuple[tuple[str, str, int], ...]:
-    """Keys of what is read like a page, as those of the table."""
+    """The keys for scrollable text, in the form of `KEYS`."""
     scroll = (("j/k", f"{below} below" if below else "scroll", 1),) if below or view.scroll else ()
     looks = (("Enter", "chart", 2), ("e", "explain", 2), ("v", "violations", 2))
     return (("Esc", "back", 0), *scroll, *(() if view.is_help else looks), ("q", "quit", 3))

@@ -1,7 +1,7 @@
-"""`kquota top` on a terminal: keys in, the lines of `top_page` out, through Textual. Imported only by who draws.
+"""`kquota top` on a terminal through Textual: keys in, the lines of `cli.top.page` out. Imported only for drawing.
 
-One widget draws all: a table of widgets costs more at every refresh than the query, and would cut and mark up names by
-rules of its own. Colours are the terminal's.
+One widget draws the whole screen. A table of widgets costs more per refresh than the query, and would cut and mark up
+names by its own rules. Colours are those of the terminal.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _CLOSING_S = 1.0
 
 
 class Board(Widget):
-    """Lines over the whole screen."""
+    """A widget that fills the whole screen with lines."""
 
     DEFAULT_CSS = "Board { width: 100%; height: 100%; }"
 
@@ -53,21 +53,21 @@ class Board(Widget):
         self._lines: list[Line] = []
 
     def draw(self, view: View) -> None:
-        """Show this; called again whenever anything has changed."""
+        """Show a view; called again after every change."""
         self._view = view
         self._lines = screen(view, now_ms(), self.size.width, self.size.height)
         self.refresh()
 
     def on_resize(self) -> None:
-        """Lay out anew for the new size."""
+        """Lay out again for the new size."""
         if self._view is not None:
             self.draw(self._view)
 
     def render_line(self, y: int) -> Strip:
-        """One line of the screen, as Textual asks for it."""
+        """One line of the screen, when Textual requests it."""
         line = self._lines[y] if y < len(self._lines) else Line()
         chosen = Style(reverse=line.is_chosen)
-        # Terminals do not agree on where a mark without a width stands.
+        # Terminals differ in where they place a mark without a width.
         pieces = (("".join(filter(character_width, text)), tone) for text, tone in line.pieces)
         segments = [Segment(text, _STYLES[tone] + chosen) for text, tone in pieces]
         return Strip(segments).adjust_cell_length(self.size.width, chosen)
@@ -89,11 +89,11 @@ class TopApp(App[None]):
         self._is_reading = False
 
     def compose(self) -> ComposeResult:
-        """The one widget."""
+        """The only widget."""
         yield Board()
 
     def on_mount(self) -> None:
-        """Look at once, and from then on; the first frame does not wait for the tables."""
+        """Read at once, and then at each interval; the first frame does not wait for the tables."""
         self.call_after_refresh(self._draw)
         self._view = at_width(self._view, self.size.width)
         self._look()
@@ -101,13 +101,13 @@ class TopApp(App[None]):
         self.set_interval(1.0, self._draw)
 
     def on_resize(self) -> None:
-        """What is seen from near is laid out for the width of the terminal."""
+        """Read again if one bucket is shown: its view is laid out for the width of the terminal."""
         self._view = at_width(self._view, self.size.width)
         if self._view.question.near is not None:
             self._look(even_paused=True)
 
     def on_key(self, event: Key) -> None:
-        """Change what is shown."""
+        """Change the view by a key."""
         event.stop()
         room = Room(max(self.size.height - 4, 1), most_scroll(self._view, *self.size))
         after = after_key(self._view, event.key, event.character or "", room)
@@ -130,7 +130,7 @@ class TopApp(App[None]):
         self.run_worker(self._read())
 
     async def _read(self) -> None:
-        """Ask until the answer is to what is asked now: keys are not kept waiting."""
+        """Read until the answer belongs to the present question; keys do not wait."""
         question = None
         while question != self._view.question:
             question = self._view.question
@@ -145,11 +145,11 @@ class TopApp(App[None]):
 
 
 def watch(feed: Feed, view: View) -> None:
-    """Show it until somebody quits; the terminal is left as it was."""
+    """Show the screen until the user quits; the terminal is restored."""
     app = TopApp(feed, view)
 
     def hang_up(_number: int, _frame: FrameType | None) -> None:
-        # The terminal is gone: whatever writes to it would wait for ever.
+        # The terminal is gone, so a write to it would wait for ever.
         closing = threading.Thread(target=feed.close, daemon=True)
         closing.start()
         closing.join(_CLOSING_S)

@@ -1,11 +1,14 @@
 """`make demo`: a real Kafka, real clients over their quotas, and the audit of them, side by side.
 
-ZooKeeper and Kafka, the shipper and the audit are the real ones, each a process of its own, started by the commands
-that a user has. DEMO_SECONDS is the length of the load. With SOURCE=jmx the audit gets no
-request log, but what the broker's Jolokia agent says. KIND=kraft takes a KRaft node, whose quotas are watched through
-the Admin API. KAFKA takes another version: 3.7.2, whose brokers measure rates the older way, or
-4.3.0, which is a KRaft node, and a share consumer joins the load. ENFORCE=1 lets a
-penalty be applied in mid-run, and end.
+ZooKeeper and Kafka, the shipper and the audit are real processes, started by the commands of a user. Variables of the
+environment change the run:
+
+- DEMO_SECONDS is the length of the load.
+- SOURCE=jmx: the audit reads the broker's Jolokia agent instead of a request log.
+- KIND=kraft: a KRaft node; its quotas are watched through the Admin API.
+- KAFKA is another version. Brokers of 3.7.2 measure rates the older way. 4.3.0 is a KRaft node, and a share consumer
+  joins the load.
+- ENFORCE=1: a penalty is applied in mid-run, and ends.
 """
 
 from __future__ import annotations
@@ -44,9 +47,9 @@ from kquota_spark.quotas.watch import Watcher
 DIRECTORY = Path(".kquota/demo")
 _JUDGED_WITHIN_S = 300.0
 _STOP_S = 60.0
-# For minutes of little data beside a broker on the same cores, the optimising compiler costs more than it gives: with
-# the first tier alone the first decision comes in half the time. The same goes for generated code, which has to be
-# compiled first.
+# The demo takes minutes, with little data, beside a broker on the same cores. The optimising compiler then costs more
+# than it saves: with only the first tier, the first decision comes in half the time. The same holds for generated code,
+# which has to be compiled first.
 _JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC -Xss4m"
 _SUBMIT = (
     f"--driver-memory 2g --conf 'spark.driver.extraJavaOptions={_JAVA}' "
@@ -57,10 +60,10 @@ _KAFKAS = {
     "3.7.2": CONF / "ivy-kafka-3.7.2.xml",
     "4.3.0": CONF / "ivy-kafka-4.3.0.xml",
 }
-"""The declaration of the jars by version, the default first."""
+"""Declarations of the jars by version, the default first."""
 NO_OPTIONS: Mapping[str, str] = MappingProxyType({})
 FEEDERS = {"log": "ship", "jmx": "collect jmx"}
-"""The command that brings what the audit reads, by SOURCE."""
+"""The `kquota` command that feeds the audit, by SOURCE."""
 _CONFIG = """\
 # Written by the demo; the keys are those of conf/kquota.yaml.
 cluster_id: demo
@@ -83,7 +86,7 @@ enforcement: {{policy_file: {directory}/policy.yaml, allow_open_nodes: true, dec
 
 
 class Chosen(NamedTuple):
-    """What the environment asks of the demo."""
+    """The choices of the environment for the demo."""
 
     seconds: float
     source: str
@@ -93,8 +96,11 @@ class Chosen(NamedTuple):
 
 
 def main(environment: Mapping[str, str] = os.environ, options: Mapping[str, str] = NO_OPTIONS) -> int:
-    """Run the demo that these variables ask for; messages name the options of `kquota demo` instead, by variable."""
-    # The stop of `make` must reach the `finally` blocks that stop brokers and Spark.
+    """Run the demo with these variables; return the exit code.
+
+    `options` maps variables to options of `kquota demo`, which messages name instead.
+    """
+    # The SIGTERM of `make` must reach the `finally` blocks that stop brokers and Spark.
     signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
     try:
         _run(_chosen(environment, options))
@@ -137,7 +143,7 @@ def _chosen(environment: Mapping[str, str], options: Mapping[str, str] = NO_OPTI
 def _run(chosen: Chosen) -> None:
     seconds, source = chosen.seconds, chosen.source
     has_share_groups = chosen.kafka.startswith("4.")
-    find_java()  # without it the files of the last run stay
+    find_java()  # first: if there is no Java, the files of the last run stay
     prepare_spark("demo")
     jars = ensure_jars(_KAFKAS[chosen.kafka])
     shutil.rmtree(DIRECTORY, ignore_errors=True)
@@ -152,7 +158,7 @@ def _run(chosen: Chosen) -> None:
         demo_enforcement.write_policy(DIRECTORY / "policy.yaml", seconds, is_enforced=chosen.is_enforced)
         act = demo_enforcement.Act(cluster, config, seconds) if chosen.is_enforced else None
         if chosen.is_kraft:
-            # A poll has no history. As operators are told to: it begins before what is to be audited.
+            # Polls see no history. So the watcher starts before the traffic, as the documentation advises operators.
             watcher = Watcher(settings)
             watcher.start()
             watcher.stop()
@@ -220,7 +226,7 @@ def _kquota(command: str, config: Path) -> list[str]:
 def _process(
     command: list[str], log: str, variables: Mapping[str, str] | None = None
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A process that is stopped as an operator would, with SIGTERM, when the block is left."""
+    """A process that is stopped with SIGTERM at the end of the block, as an operator would do."""
     environment = {**os.environ, **(variables or {})}
     with (DIRECTORY / log).open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=environment)
@@ -243,7 +249,7 @@ def _load_and_show(
     processes: list[subprocess.Popen[bytes]],
     act: demo_enforcement.Act | None,
 ) -> None:
-    """Run the clients, change a quota half-way, and show the audit's live table until they end."""
+    """Run the clients, change a quota halfway, and show the audit's live table until they end."""
     seconds = max(plan.stop_s for plan in plans)
     stop = threading.Event()
     load = threading.Thread(target=run_load, args=(cluster, plans, stop), daemon=True)

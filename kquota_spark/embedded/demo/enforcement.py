@@ -1,7 +1,7 @@
-"""The demo's last act: what enforcement would do about what the audit found; with ENFORCE=1 it does, and takes it back.
+"""The demo's last act: what enforcement would do about the audit's findings; with ENFORCE=1 it does, and reverts it.
 
-Everything goes through the commands that an operator has. The offender opens a connection for each record, so that no
-throttle ever holds it back; it is there with ENFORCE=1 only.
+It uses only the commands of an operator. The offender opens a connection for each record, so a throttle never slows it
+down. It runs only with ENFORCE=1.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.process.clock import now_ms
 
 LEAST_SECONDS = 150.0
-"""A policy looks at a minute or more."""
+"""Minimum length of the load for ENFORCE=1, seconds: policies judge one minute or more."""
 OFFENDER, USER = "crawler", "erin"
 NODE = f"/config/clients/{OFFENDER}"
 _RECORD = b"x" * 100_000
@@ -54,23 +54,23 @@ policies:
 
 
 def write_policy(path: Path, seconds: float, *, is_enforced: bool) -> None:
-    """The policies of the demo; a penalty ends before the load does."""
+    """Write the demo's policy file; a penalty ends before the load does."""
     mode = "approve" if is_enforced else "observe"
     path.write_text(_POLICY.format(mode=mode, penalty=penalty_s(seconds)), encoding="utf-8")
 
 
 def penalty_s(seconds: float) -> int:
-    """How long a penalty lasts: so that it ends before the load does."""
+    """Duration of a penalty in whole seconds, short enough to end before the load does."""
     return round(0.25 * seconds)
 
 
 def check_enforced(seconds: float, source: str, named: Callable[[str], str]) -> None:
-    """Whether enforcement can be shown.
+    """Check that the demo can show enforcement.
 
     Args:
         seconds: length of the load.
-        source: what the audit reads.
-        named: what the user calls a variable.
+        source: input of the audit, `log` or `jmx`.
+        named: returns the user's name for a variable.
 
     Raises:
         UserError: the load is too short, or there is no request log.
@@ -84,7 +84,7 @@ def check_enforced(seconds: float, source: str, named: Callable[[str], str]) -> 
 
 
 class Act:
-    """ENFORCE=1: the offender is planned for, limited and let go, beside the live table."""
+    """ENFORCE=1: plans a penalty for the offender, applies it and reverts it, beside the live table."""
 
     def __init__(self, cluster: Cluster, config: Path, seconds: float) -> None:
         self._cluster, self._config = cluster, config
@@ -94,7 +94,7 @@ class Act:
         self._is_over = False
 
     def step(self, passed_s: float) -> list[str]:
-        """What was done now, in lines; none if nothing is due."""
+        """Take the next step if it is due; return lines about it, none if nothing was done."""
         if self._is_over or passed_s < self._due_s:
             return []
         if self._limited_ms is not None:
@@ -104,7 +104,7 @@ class Act:
         return lines
 
     def finish(self) -> None:
-        """What the load was too short for."""
+        """Take the steps that were not due before the load ended, and print lines about them."""
         if self._limited_ms is None:
             print(
                 f"nobody was limited: {OFFENDER} was in no plan before the load ended: the load was too short"
@@ -115,7 +115,7 @@ class Act:
 
     @contextmanager
     def offender(self) -> Iterator[None]:
-        """The client that does not wait, for as long as the block runs."""
+        """Run the client that does not wait, while the block runs."""
         stop = threading.Event()
         client = threading.Thread(target=_crawl, args=(self._cluster, stop), daemon=True)
         client.start()
@@ -154,7 +154,7 @@ class Act:
         return [f"$ kquota {' '.join(words)}", *_kquota(*words, config=self._config).splitlines()]
 
     def _throttle(self, to_ms: int) -> str:
-        """Of the ten seconds before, from the log itself: the tables are some seconds behind."""
+        """Mean throttle over the ten seconds before, read from the log: the tables are some seconds behind."""
         throttles_ms = [
             request.observed_throttle_ms
             for broker in self._cluster.brokers
@@ -168,7 +168,7 @@ class Act:
 
 
 def _quota_left(cluster: Cluster) -> tuple[str, bool]:
-    """What holds the offender's quota while there is one, and whether it is there."""
+    """A text for where the offender's quota is stored, and whether it is there."""
     if cluster.has_zookeeper:
         with connected(cluster.zookeeper_connect) as client:
             return f"ZooKeeper: {NODE}", bool(client.exists(NODE))
@@ -182,7 +182,7 @@ def _quota_left(cluster: Cluster) -> tuple[str, bool]:
 
 
 def _kquota(*words: str, config: Path) -> str:
-    """What `kquota` prints, run as its user would, in a process of its own."""
+    """The output of a `kquota` command, run in a separate process as a user would."""
     return _output([sys.executable, "-m", "kquota_spark.cli.main", *words, "--config", str(config)])
 
 
@@ -196,10 +196,10 @@ def _output(command: list[str]) -> str:
 
 
 def shown(*words: str, config: Path) -> str:
-    """A command line of `kquota`, and below it what it prints.
+    """A command line of `kquota`, and its output below.
 
     Raises:
-        UserError: it fails.
+        UserError: the command fails.
     """
     return f"\n$ kquota {' '.join(words)} --config {config}\n{_kquota(*words, config=config)}"
 

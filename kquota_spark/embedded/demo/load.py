@@ -1,8 +1,8 @@
-"""Real traffic: producers and consumers of confluent-kafka, each in a thread, at a rate that is kept.
+"""Real traffic: producers and consumers of confluent-kafka, each in a thread, at a steady rate.
 
-A producer that is throttled does what a real application does: its bounded queue fills up, it waits, and what
-it could not send is lost time, not a debt that grows. So it presses on its quota for as long as the plan
-says, and no longer. Records are random bytes, which nothing can compress.
+A throttled producer behaves like a real application: its bounded queue fills up, and it waits. It does not catch up on
+what it could not send. So it presses on its quota for exactly the time of its plan. Records are random bytes, which
+cannot be compressed.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message
 
 _IDLE_S = 0.05
-# Different contents for consecutive records without asking the system for each.
+# Gives consecutive records different contents, without new random bytes for each.
 _POOL_BYTES = 1 << 20
-# A client that fell behind catches up with at most this much of its rate.
+# A client that fell behind catches up on at most this many seconds of its rate.
 _CATCH_UP_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Burst:
-    """Silence, then sending, again and again; a plan's rate holds while it sends."""
+    """A repeated cycle of silence and sending; the plan's rate applies while the client sends."""
 
     idle_s: float
     send_s: float
@@ -38,19 +38,19 @@ class Burst:
 
 @dataclass(frozen=True, slots=True)
 class ClientPlan:
-    """What one client does.
+    """The behaviour of one client.
 
     Attributes:
-        client_id: not empty, because librdkafka would say `rdkafka` instead.
-        topic: has to exist.
-        bytes_per_s: the rate of record bytes that it tries to reach.
-        user: who it logs in as; None is ANONYMOUS, or the brokers' own user if there are users.
-        partitions: those that it uses; a producer fills a batch of each in turn, as the Java client does.
-        start_s: counted from the start of the load.
-        batch_bytes: the most that a produce or fetch request carries for a partition.
-        burst: None is steady.
-        from_the_start: a consumer reads what is there, and again from the start when it has read it all;
-            otherwise it reads what is new. A share consumer (Kafka 4.2) always reads what is new.
+        client_id: not empty, because librdkafka would send `rdkafka` instead.
+        topic: an existing topic.
+        bytes_per_s: record bytes per second that it tries to reach.
+        user: user to log in as; None is ANONYMOUS, or the brokers' own user if there are users.
+        partitions: partitions that it uses; a producer fills a batch of each in turn, like the Java client.
+        start_s: seconds after the start of the load.
+        batch_bytes: maximum bytes per partition in a produce or fetch request.
+        burst: None for a steady rate.
+        from_the_start: a consumer reads the whole topic, again and again; otherwise only new records.
+            A share consumer (Kafka 4.2) always reads only new records.
     """
 
     role: Literal["produce", "consume", "share"]
@@ -71,12 +71,12 @@ class ClientPlan:
 
 @dataclass(slots=True)
 class ClientResult:
-    """What one client did, by its own count.
+    """The results of one client, by its own count.
 
     Attributes:
-        records: acknowledged, or read.
-        errors: failed records and failed requests; what was still queued at the end is not one.
-        longest_throttle_ms: that a broker told it.
+        records: number of acknowledged or read records.
+        errors: failed records and failed requests; records still queued at the end do not count.
+        longest_throttle_ms: longest throttle time that a broker reported to it.
     """
 
     plan: ClientPlan
@@ -90,7 +90,7 @@ class ClientResult:
 def run_load(
     cluster: Cluster, plans: Sequence[ClientPlan], stop_event: threading.Event | None = None
 ) -> list[ClientResult]:
-    """Run all plans at the same time, until the last one ends or the event is set.
+    """Run all plans at the same time until the last one ends or the event is set.
 
     Returns:
         One result for each plan, in their order.
@@ -107,7 +107,7 @@ def run_load(
 
 
 class _Client:
-    """One client at work: its clock, its counts."""
+    """One running client, with its clock and its counts."""
 
     def __init__(self, cluster: Cluster, plan: ClientPlan, started: float, stop: threading.Event) -> None:
         self.plan = plan
@@ -147,7 +147,7 @@ class _Client:
                 sent += 1
                 if sent % 64 == 0:
                     producer.poll(0)
-        # What is still queued behind a throttle would go on long after the plan's end.
+        # Records queued behind a throttle would be sent long after the plan's end.
         producer.purge(in_queue=True, in_flight=False)
         producer.flush(2)
         producer.purge()
@@ -195,7 +195,7 @@ class _Client:
                     pace.went(len(message.value() or b""))
 
     def waits(self, pace: _Pace) -> bool:
-        """Whether a record more would be too fast; if so, some time has passed since."""
+        """Whether another record now would exceed the rate; if so, return only after a short wait."""
         if pace.may_go(self.plan.record_bytes):
             return False
         self.stop.wait(min(_IDLE_S, pace.wait_s(self.plan.record_bytes)))
@@ -226,7 +226,7 @@ class _Client:
 
 
 class _Pace:
-    """How much a plan has let go so far; time in which nothing could be sent is not made up for."""
+    """The bytes that a plan has sent so far; time in which nothing could be sent is not made up for."""
 
     def __init__(self, plan: ClientPlan, started: float) -> None:
         self.plan = plan
@@ -249,7 +249,7 @@ class _Pace:
 
 
 def sending_s(elapsed_s: float, burst: Burst | None) -> float:
-    """How long a client has been sending, of the time that has passed since its start."""
+    """Seconds in which a client has been sending, out of the seconds since its start."""
     if burst is None:
         return elapsed_s
     cycles, rest = divmod(elapsed_s, burst.idle_s + burst.send_s)
@@ -260,11 +260,11 @@ def _producer_settings(plan: ClientPlan) -> dict[str, Any]:
     return {
         "acks": plan.acks,
         "linger.ms": plan.linger_ms,
-        # The Java client's default; librdkafka's own is a million, all of them behind one throttle.
+        # The Java client's default; librdkafka's own is 1,000,000, all of them behind one throttle.
         "max.in.flight.requests.per.connection": 5,
         "batch.size": plan.batch_bytes,
         "compression.type": "none",
-        # Room for some batches of each partition: enough to keep the pressure up, little to lose at the end.
+        # Space for some batches of each partition: enough to keep the pressure up, little to lose at the end.
         "queue.buffering.max.kbytes": max(256, 8 * len(plan.partitions) * plan.batch_bytes // 1024),
         "message.timeout.ms": 120_000,
     }
@@ -281,6 +281,6 @@ def _consumer_settings(plan: ClientPlan) -> dict[str, Any]:
         # Little is fetched ahead, so that fetches follow the pace of the reader.
         "queued.max.messages.kbytes": max(64, 4 * plan.batch_bytes // 1024),
         "queued.min.messages": max(1, 2 * plan.batch_bytes // plan.record_bytes),
-        # How long it looks away when that much is there; a second by default.
+        # Pause of the fetcher when its queue is full, ms; a second by default.
         "fetch.queue.backoff.ms": 10,
     }

@@ -1,4 +1,4 @@
-"""What the demo shows: users with quotas on six levels, and clients under, near and over them."""
+"""The plan of the demo: users with quotas on six levels, and clients under, near and over them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CONNECTION_S = 3.0
 
 
 def set_quotas(cluster: Cluster) -> None:
-    """Quotas on levels 1, 2, 3, 6, 7 and 8. One key a default, so that both defaults get traffic."""
+    """Set quotas on levels 1, 2, 3, 6, 7 and 8; each default has only one key, so that both defaults get traffic."""
     produce, consume = "producer_byte_rate", "consumer_byte_rate"
     alter_quota(cluster, {produce: 100_000_000, consume: 100_000_000}, user=AUDITOR)
     alter_quota(cluster, {produce: 300_000}, user="alice", client_id="etl")
@@ -31,13 +31,13 @@ def set_quotas(cluster: Cluster) -> None:
 
 
 def change_quota(cluster: Cluster) -> str:
-    """The edit in mid-run; says what it was."""
+    """Make the edit in mid-run; return a text that describes it."""
     alter_quota(cluster, {"producer_byte_rate": 120_000}, user="bob")
     return "users/bob: producer_byte_rate 250,000 -> 120,000 B/s"
 
 
 def clients(seconds: float, *, has_share_groups: bool = False) -> list[ClientPlan]:
-    """The load: who, and how fast beside the limit; with share groups also a consumer of that kind."""
+    """The plans of all clients, with rates under and over their limits; with share groups also a share consumer."""
 
     def produce(user: str, client_id: str, rate: float, **more: object) -> ClientPlan:
         plan: dict[str, object] = {"partitions": (0, 1), "batch_bytes": 16_000, "stop_s": seconds, **more}
@@ -48,7 +48,7 @@ def clients(seconds: float, *, has_share_groups: bool = False) -> list[ClientPla
             "consume", client_id, "history", rate, user=user, start_s=_CONNECTION_S, stop_s=seconds
         )
 
-    # Over users/<default>: reads what is written, as fast as it can.
+    # Over users/<default>: reads new records as fast as it can.
     shared = ClientPlan("share", "workers", "orders", 2_000_000, user="erin", stop_s=seconds)
     return [
         *([shared] if has_share_groups else []),
@@ -66,5 +66,5 @@ def clients(seconds: float, *, has_share_groups: bool = False) -> list[ClientPla
 
 
 def history() -> list[ClientPlan]:
-    """What the consumers will read."""
+    """The plan of the producer that writes the records for the consumers."""
     return [ClientPlan("produce", "setup", "history", 5_000_000, user=AUDITOR, partitions=(0, 1), stop_s=3.0)]

@@ -1,6 +1,6 @@
-"""What the audit of the demo shows: who is near or above a limit right now, and at the end what was found.
+"""The demo's view of the audit: a live table of clients near or above a limit, and at the end a summary.
 
-The end is printed, and kept as `summary.json`. With SOURCE=jmx there is no request log to agree with.
+The summary is printed, and stored as `summary.json`. With SOURCE=jmx there is no request log to compare with.
 """
 
 from __future__ import annotations
@@ -93,7 +93,10 @@ _PLAIN_EVERY_S = 15.0
 
 
 class LiveTable:
-    """Redraws in place on a terminal; elsewhere prints the first rows at once, then a table now and then."""
+    """A table of the buckets in use: redrawn in place on a terminal, elsewhere printed every 15 s.
+
+    Elsewhere the first rows are printed as soon as they exist.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -104,11 +107,11 @@ class LiveTable:
         self._notes: list[str] = []
 
     def note(self, text: str) -> None:
-        """Say once what happened in mid-run."""
+        """Print an event of the run once, above the next table."""
         self._notes.append(text)
 
     def show(self, passed_s: float, of_s: float) -> None:
-        """Show the table if it is time to."""
+        """Show the table if it is due, `passed_s` seconds into a load of `of_s` seconds."""
         due_s = _PLAIN_EVERY_S if self._has_rows and not self._is_terminal else _LIVE_EVERY_S
         if passed_s - self._looked_s < due_s and not self._notes:
             return
@@ -134,11 +137,11 @@ class LiveTable:
             with open_tables(self._settings, "decisions") as tables:
                 return tables.query(_LIVE).dicts()
         except UserError:
-            return []  # the job has not made its tables yet
+            return []  # the job has not created its tables yet
 
 
 def _who(row: dict[str, Any]) -> str:
-    """A bucket, as the tables of the demo name it."""
+    """The name of a bucket in the demo's tables."""
     names = " / ".join(name for name in (row["bucket_user"], row["bucket_client_id"]) if name)
     return names if row["bucket_user"] else f"client {names}"
 
@@ -152,7 +155,7 @@ def _live_line(row: dict[str, Any]) -> str:
 
 
 def is_all_judged(settings: Settings) -> bool:
-    """Whether every counted line, or every sampled rate, has gone through all hops."""
+    """Whether every counted line, or every sampled rate, has passed all stages of the audit."""
     if not settings.kafka.has_log:
         with open_tables(settings, "jmx_samples", "decisions", "violations") as tables:
             found = tables.query(_OPEN_SAMPLES).dicts()[0]
@@ -167,7 +170,14 @@ def is_all_judged(settings: Settings) -> bool:
 
 
 def summarise(settings: Settings, demo_seconds: float, config: Path, path: Path) -> str:
-    """Write `summary.json` and return it for people; types of quotas that judged nothing are left out."""
+    """Write `summary.json` and return a readable summary; quota types without judged requests are left out.
+
+    Args:
+        settings: where the tables are.
+        demo_seconds: length of the load, seconds.
+        config: the settings file, for the commands in the summary.
+        path: where to write `summary.json`.
+    """
     if settings.kafka.has_log:
         with open_tables(settings, "requests", "decisions", "violations") as tables:
             found = {**tables.query(_LOG_TOTALS).dicts()[0], "agreement": _agreement(tables)}

@@ -1,4 +1,4 @@
-"""What an embedded cluster needs before it starts: Java and jars.
+"""Prerequisites of an embedded cluster: Java and jars.
 
 In reading order: ivy, java, sums, jars, spark.
 """

@@ -1,4 +1,4 @@
-"""Runs of Ivy: progress while they download, the reason of Ivy itself when one fails."""
+"""Runs Ivy: prints progress during downloads, and reports Ivy's own reason for a failure."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from kquota_spark.errors import UserError
 from kquota_spark.process.processes import watchdog
 
 _POLL_S, _REPORT_EVERY_S = 0.1, 5.0
-# Ivy waits for a silent server without end. The largest jar takes seconds: this much silence is a dead line.
+# Ivy waits for a silent server forever. The largest jar takes seconds: this much silence means a dead connection.
 _STALLED_AFTER_S = 180.0
-# A run of a few seconds: the optimizing compiler and a parallel collector would cost more than they save.
+# A run takes a few seconds: the optimising compiler and a parallel collector would cost more than they save.
 _JAVA_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-# Most of the time is waiting for answers, one after the other. Nobody needs sources or pages of the API, and the
-# checksums of the registry prove less than the list of SHA-256 does: without them it takes half the time.
+# Ivy mostly waits for answers, one after the other. Sources and API pages are not needed. The checksums of the registry
+# prove less than our list of SHA-256. Without these requests a run takes half the time.
 _FEWER_QUESTIONS = (
     "-Divy.maven.lookup.sources=false",
     "-Divy.maven.lookup.javadoc=false",
@@ -32,22 +32,21 @@ _FEWER_QUESTIONS = (
 def retrieve(
     java: Path, class_path: Path, ivy_xml: Path, *, confs: Sequence[str], into: Path, downloads: Path
 ) -> None:
-    """Resolve `ivy_xml` and copy each configuration's jars to `into/<conf>/`, with the Ivy of a class path's directory.
+    """Resolve `ivy_xml` with Ivy, and copy the jars of each configuration to `into/<conf>/`.
 
-    Ivy asks for one file after the other, and most of the time is spent on waiting for the registry. So each
-    configuration has an Ivy of its own, all at the same time. An interrupted download is resumed from `downloads`,
-    their caches.
+    Ivy requests one file after the other, and mostly waits for the registry. So each configuration has its own Ivy
+    process, all at the same time. An interrupted download is resumed from their caches in `downloads`.
 
     Args:
-        java: the program.
-        class_path: directory with Ivy's own jar.
-        ivy_xml: declares the jars, per configuration.
+        java: path of the Java program.
+        class_path: directory with Ivy's jar.
+        ivy_xml: declaration of the jars, per configuration.
         confs: names of configurations in `ivy_xml`.
-        into: gets a directory per configuration.
-        downloads: Ivy's caches, one per configuration; they may stay for the next call.
+        into: directory that gets a directory per configuration.
+        downloads: directory of Ivy's caches, one per configuration; they may stay for the next call.
 
     Raises:
-        UserError: with the reason that Ivy gave.
+        UserError: Ivy failed or stalled; the message has its reason.
     """
     command = [
         str(java),
@@ -58,19 +57,19 @@ def retrieve(
         "org.apache.ivy.Main",
     ]
     command += ["-ivy", str(ivy_xml.resolve())]
-    # A site with its own mirror of the registry says so in an ivysettings.xml.
+    # A site with its own mirror of the registry names it in an ivysettings.xml.
     settings = os.environ.get("KQUOTA_IVY_SETTINGS")
     if settings:
         command += ["-settings", settings]
     command += ["-retrieve", f"{into}/[conf]/[artifact]-[revision](-[classifier]).[ext]"]
-    # Killed or not, we leave no Ivy that goes on writing where the next one reads.
+    # Even if this process is killed, no Ivy may keep writing where the next one reads.
     with watchdog() as group, contextlib.ExitStack() as stack:
         runs = [
             stack.enter_context(_running([*command, "-cache", str(downloads / conf), "-confs", conf], group))
             for conf in confs
         ]
         stalled = _wait(runs, downloads)
-        # Before the others are ended too, without a reason of their own.
+        # Found before the other runs are killed: those have no reason of their own.
         failed = next((run for run in runs if run.process.poll()), None)
     if failed is not None:
         raise UserError(_failure(reason(failed.lines)))
@@ -79,12 +78,12 @@ def retrieve(
 
 
 def _ivy_of(directory: Path) -> str:
-    """Ivy's jar alone: all jars of PySpark on the class path cost three times the CPU of a run without downloads."""
+    """Ivy's jar as the class path: with all jars of PySpark, a run without downloads takes three times the CPU."""
     return str(next(directory.glob("ivy-*.jar"), directory / "*"))
 
 
 class _Run(NamedTuple):
-    """One Ivy, and what it has said."""
+    """One Ivy process, and the lines of its output."""
 
     process: subprocess.Popen[str]
     lines: list[str]
@@ -125,7 +124,7 @@ def _collect(stream: IO[str], lines: list[str]) -> None:
 
 
 def _wait(runs: Sequence[_Run], downloads: Path) -> bool:
-    """Wait until all have ended or one has failed, and report on the way; true if nothing came any more."""
+    """Wait until all runs have ended or one has failed, and print progress; return true if the downloads stalled."""
     print("jars: fetching them, once (tens of MB, up to two minutes)", file=sys.stderr, flush=True)
     started = moved = reported = time.monotonic()
     seen = -1
@@ -155,13 +154,13 @@ def _are_over(runs: Sequence[_Run]) -> bool:
 def _bytes_under(directory: Path) -> int:
     amount = 0
     for path in directory.rglob("*"):
-        with contextlib.suppress(OSError):  # Ivy renames its partial files under our eyes.
+        with contextlib.suppress(OSError):  # Ivy may rename its partial files meanwhile.
             amount += path.stat().st_size
     return amount
 
 
 def reason(lines: Sequence[str]) -> str:
-    """The line of Ivy's report that says why it failed."""
+    """The line of Ivy's output with the reason of its failure."""
     text = [line for line in lines if line]
     errors = text[text.index(":::: ERRORS") + 1 :] if ":::: ERRORS" in text else []
     unresolved = [

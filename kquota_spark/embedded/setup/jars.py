@@ -1,10 +1,10 @@
 """The jars of Spark's job and of the embedded brokers, fetched once and checked at each use.
 
-Both class paths are declared in `conf/ivy.xml` and resolved by the Ivy that is inside PySpark, so that
-nothing but Java is needed; another declaration, with a configuration `broker` alone, is another broker
-version. Fetched jars must have the SHA-256 of the list beside the declaration. They live outside the checkout, under
-the hash of both: checkouts share them, and a changed declaration never meets old jars. A manifest, written last, names
-each jar and its size: a cache without it, or with a jar missing or short, is half a cache and is fetched again.
+`conf/ivy.xml` declares both class paths. The Ivy inside PySpark resolves them, so that only Java is needed. Another
+declaration, with only a configuration `broker`, gives another broker version. Fetched jars must have the SHA-256 of the
+list beside the declaration. They are stored outside the checkout, under the hash of declaration and list. So checkouts
+share them, and a changed declaration never uses old jars. A manifest, written last, names each jar and its size. A
+cache without it, or with a missing or truncated jar, is incomplete and is fetched again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from kquota_spark.embedded.setup.sums import check_sums, parse_sums, read_sums, 
 from kquota_spark.errors import UserError
 
 CONF = Path(__file__).parents[2] / "conf"
-"""`conf` of the package, which is a link to that of the checkout."""
+"""The folder `conf` of the package, which is a link to that of the checkout."""
 IVY_XML = CONF / "ivy.xml"
 _MANIFEST = "manifest.json"
 _ARTIFACT = re.compile(r"(.+?)-\d[\w.\-]*\.jar")
@@ -40,7 +40,7 @@ _CONF = re.compile(rb'<conf name="(spark|broker|agent)"')
 
 @dataclass(frozen=True, slots=True)
 class Jars:
-    """The two class paths, and the Java agent of the brokers; empty is what the declaration does not have."""
+    """The two class paths, and the Java agent of the brokers; each is empty if the declaration does not have it."""
 
     spark: tuple[Path, ...] = ()
     broker: tuple[Path, ...] = ()
@@ -48,10 +48,10 @@ class Jars:
 
 
 def cache_dir(ivy_xml: Path) -> Path:
-    """Where the jars of this declaration are kept."""
+    """The directory for the jars of a declaration."""
     own = os.environ.get("KQUOTA_JARS")
     if own:
-        # One that is called otherwise has a place of its own there: two would replace each other's jars.
+        # A declaration with another name has a folder of its own there: else two would replace each other's jars.
         other = "" if ivy_xml.name == IVY_XML.name else ivy_xml.stem
         return Path(own).expanduser() / other
     shared = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
@@ -59,10 +59,10 @@ def cache_dir(ivy_xml: Path) -> Path:
 
 
 def find_jars(ivy_xml: Path | None = None) -> Jars:
-    """Return the fetched jars; never downloads.
+    """Return the fetched jars; never download.
 
     Raises:
-        UserError: they were not fetched, or not all of them are there.
+        UserError: they were not fetched, or some are missing.
     """
     path = ivy_xml or IVY_XML
     found = _complete(cache_dir(path), _read(path))
@@ -72,14 +72,14 @@ def find_jars(ivy_xml: Path | None = None) -> Jars:
 
 
 def ensure_jars(ivy_xml: Path | None = None, ivy: Path | None = None) -> Jars:
-    """Return the jars, fetching them first if they are not all there.
+    """Return the jars; fetch them first if some are missing.
 
     Args:
-        ivy_xml: the declaration; None is the one of Spark and of the default broker.
-        ivy: the directory with Ivy's jar; None is the installed PySpark.
+        ivy_xml: the declaration; None for that of Spark and the default broker.
+        ivy: directory with Ivy's jar; None for the installed PySpark.
 
     Raises:
-        UserError: there is no Java, no PySpark, Ivy could not fetch them, or they are not the listed ones.
+        UserError: Java or PySpark is missing, Ivy could not fetch the jars, or they differ from the listed ones.
     """
     path = ivy_xml or IVY_XML
     declaration, target = _read(path), cache_dir(path)
@@ -96,9 +96,9 @@ def ensure_jars(ivy_xml: Path | None = None, ivy: Path | None = None) -> Jars:
 
 
 def lock_jars(ivy_xml: Path) -> Path:
-    """Write the list of SHA-256 from what the registry gives now; return its path.
+    """Write the list of SHA-256 from the registry's present jars; return its path.
 
-    For an author of a declaration, who compares the list with other sources before it is committed.
+    This is for the author of a declaration, who compares the list with other sources before committing it.
     """
     confs = _confs(_text(ivy_xml), ivy_xml)
     with tempfile.TemporaryDirectory() as temporary:
@@ -108,7 +108,7 @@ def lock_jars(ivy_xml: Path) -> Path:
 
 
 class _Declaration(NamedTuple):
-    """An ivy.xml and its list of SHA-256 as they were read."""
+    """The contents of an ivy.xml and its list of SHA-256."""
 
     path: Path
     sha256: str
@@ -172,7 +172,7 @@ def _fetch(declaration: _Declaration, target: Path, ivy: Path | None) -> Jars:
         _publish(work, target, confs)
     finally:
         shutil.rmtree(work, ignore_errors=True)
-    # Kept after a failure, so that the next attempt goes on from there.
+    # Kept after a failure, so that the next attempt resumes from there.
     shutil.rmtree(downloads, ignore_errors=True)
     found = _complete(target, declaration)
     assert found is not None
@@ -199,7 +199,7 @@ def _write_manifest(directory: Path, declaration: _Declaration) -> None:
 
 
 def _publish(work: Path, target: Path, confs: Sequence[str]) -> None:
-    """Move the fetched tree into its place; the manifest leaves first and comes last."""
+    """Move the fetched tree to its target; the old manifest is removed first, and the new one comes last."""
     target.mkdir(parents=True, exist_ok=True)
     (target / _MANIFEST).unlink(missing_ok=True)
     for conf in confs:
@@ -209,7 +209,7 @@ def _publish(work: Path, target: Path, confs: Sequence[str]) -> None:
 
 
 def _refuse_foreign(target: Path, confs: Sequence[str]) -> None:
-    """KQUOTA_JARS may point anywhere; directories that hold anything but jars are not ours to replace."""
+    """Refuse to replace directories with other files than jars: KQUOTA_JARS may name any directory."""
     for conf in confs:
         if any(path.suffix != ".jar" for path in (target / conf).glob("*")):
             msg = f"{target / conf} holds other files than jars: set KQUOTA_JARS to an empty directory"
@@ -244,7 +244,7 @@ def _only_one(target: Path) -> Iterator[None]:
 
 
 def has_spark_jars(directory: Path) -> bool:
-    """Whether PySpark's own directory has all that `link_into_pyspark` puts there, readable for this user."""
+    """Whether PySpark's own directory has all jars that `link_into_pyspark` links there, readable for this user."""
     listed = (name.partition("/") for name in parse_sums(read_sums(IVY_XML), IVY_XML))
     shipped = {_artifact(jar.name) for jar in directory.glob("*.jar") if not jar.is_symlink()}
     return all(
@@ -255,9 +255,9 @@ def has_spark_jars(directory: Path) -> bool:
 
 
 def link_into_pyspark(jars: Sequence[Path], directory: Path) -> None:
-    """Link jars into PySpark's own directory, and drop the links of an earlier set.
+    """Link jars into PySpark's own directory, and remove the links of an earlier set.
 
-    An artifact that PySpark ships is left as it is: a second version would shadow what Spark was built with.
+    An artifact that PySpark ships is not linked: a second version would shadow the one that Spark was built with.
     """
     wanted = {jar.name: jar for jar in jars}
     present = list(directory.glob("*.jar"))

@@ -1,4 +1,4 @@
-"""Which Java to run: 17 or 21, from JAVA_HOME if it is set, else from PATH."""
+"""Finds the Java to run: version 17 to 21, from JAVA_HOME if it is set, else from PATH."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from kquota_spark.errors import UserError
 
-# Spark 4.2 does not start below 17; Kafka 3.9 needs the security manager's API, which 24 took away.
+# Spark 4.2 does not start below 17; Kafka 3.9 needs the security manager's API, which Java 24 removed.
 _OLDEST, _NEWEST = 17, 21
 _HOW_TO_GET_IT = "install it, e.g. apt-get install openjdk-17-jre-headless, or set JAVA_HOME"
 
@@ -36,7 +36,7 @@ def find_java() -> Java:
         raise UserError(f"Java 17 or 21 is needed and was not found{origin}: {_HOW_TO_GET_IT}")
     version = _version(path)
     if version is None:
-        # macOS has a `java` that only says that there is none.
+        # macOS has a `java` that only reports that Java is not installed.
         raise UserError(f"Java 17 or 21 is needed and {path} does not run{origin}: {_HOW_TO_GET_IT}")
     if not _OLDEST <= _major(version) <= _NEWEST:
         raise UserError(f"Java 17 or 21 is needed and {path} is Java {version}{origin}: {_HOW_TO_GET_IT}")
@@ -47,7 +47,7 @@ def _candidate() -> tuple[Path | None, str]:
     home = os.environ.get("JAVA_HOME")
     if home:
         path = Path(home) / "bin" / "java"
-        # Spark's own launcher takes JAVA_HOME too: falling back to PATH here would only hide the mistake.
+        # Spark's own launcher uses JAVA_HOME too: falling back to PATH here would only hide the mistake.
         return (path if path.is_file() else None), f" (JAVA_HOME is {home})"
     found = shutil.which("java")
     return (Path(found) if found else None), ""
@@ -65,13 +65,13 @@ def _version(path: Path) -> str | None:
 
 
 def _major(version: str) -> int:
-    # Up to Java 8 the first number was 1: "1.8.0_392".
+    # Up to Java 8 the first number is 1: "1.8.0_392".
     numbers = [int(number) for number in re.findall(r"\d+", version)]
     return numbers[1] if numbers[0] == 1 and len(numbers) > 1 else numbers[0]
 
 
 def main() -> int:
-    """Print the Java that would be used, or one line about what is missing."""
+    """Print the Java that would be used, or one line about the problem; return the exit code."""
     try:
         java = find_java()
     except UserError as error:

@@ -1,4 +1,4 @@
-"""The Spark of this environment, for a command that starts it itself."""
+"""Prepares the installed Spark for a command that starts it itself."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from kquota_spark.errors import UserError
 
 
 def prepare_spark(command: str) -> None:
-    """Give the installed PySpark its jars, fetched if need be, and the settings that this package brings.
+    """Add the jars to the installed PySpark, after fetching them if needed, and use this package's Spark settings.
 
-    Under spark-submit, and with a Spark that `SPARK_HOME` names, both are the caller's.
+    Under spark-submit, and with a Spark that `SPARK_HOME` names, the caller provides both.
 
     Raises:
         UserError: PySpark or Java is missing, or the jars cannot be fetched.
@@ -30,6 +30,6 @@ def prepare_spark(command: str) -> None:
     directory = pyspark_jars()
     if not has_spark_jars(
         directory
-    ):  # else the links may be of another user, whose cache is not ours to replace
+    ):  # existing links may be another user's, into a cache that is not ours to replace
         link_into_pyspark(ensure_jars().spark, directory)
     os.environ.setdefault("SPARK_CONF_DIR", str(CONF))

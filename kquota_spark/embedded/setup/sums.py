@@ -1,7 +1,7 @@
 """The SHA-256 of each jar, in a list beside the declaration.
 
-A registry proves its jars only with checksums of its own. The list is part of the release, so a jar that was
-replaced there is refused. Its lines are those of `sha256sum`: `(cd CACHE && sha256sum -c) < conf/ivy.sha256`.
+A registry proves its jars only with its own checksums. The list is part of the release, so a jar that was replaced in
+the registry is refused. Its lines have the form of `sha256sum`: `(cd CACHE && sha256sum -c) < conf/ivy.sha256`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def read_sums(ivy_xml: Path) -> bytes:
     """Return the text of the list that belongs to a declaration.
 
     Raises:
-        UserError: there is none. Jars that nobody has looked at are not run.
+        UserError: it cannot be read. Jars that are not listed are never run.
     """
     path = sums_path(ivy_xml)
     try:
@@ -40,7 +40,7 @@ def parse_sums(text: bytes, ivy_xml: Path) -> dict[str, str]:
     """Return the SHA-256 in hexadecimal of each jar, by `configuration/file name`.
 
     Raises:
-        UserError: a line has another form.
+        UserError: a line is not a SHA-256 and the name of a jar.
     """
     found = {}
     for number, line in enumerate(text.decode(errors="replace").splitlines(), start=1):
@@ -53,7 +53,7 @@ def parse_sums(text: bytes, ivy_xml: Path) -> dict[str, str]:
 
 
 def sums_of(directory: Path, confs: Sequence[str]) -> dict[str, str]:
-    """Return the SHA-256 in hexadecimal of each jar that lies there, by `configuration/file name`."""
+    """Return the SHA-256 in hexadecimal of each jar in a directory, by `configuration/file name`."""
     jars = (jar for conf in confs for jar in sorted((directory / conf).glob("*.jar")))
     return {f"{jar.parent.name}/{jar.name}": hashlib.sha256(jar.read_bytes()).hexdigest() for jar in jars}
 
@@ -62,7 +62,7 @@ def check_sums(found: Mapping[str, str], expected: Mapping[str, str], ivy_xml: P
     """Compare the fetched jars with the list.
 
     Raises:
-        UserError: with the first jar that is another one, is missing, or is not in the list.
+        UserError: a jar differs, is missing, or is not in the list; the message names the first one.
     """
     path = sums_path(ivy_xml)
     for name in sorted({*found, *expected}):

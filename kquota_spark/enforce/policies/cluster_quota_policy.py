@@ -1,9 +1,9 @@
 """Cluster quota: one budget for an entity on all brokers together.
 
-ZooKeeper and the Admin API know one value for all brokers (a value for each takes a callback, KIP-257). This finds the
-one under which the brokers' shares add up to the budget as the load lies now: each broker serves at most its demand and
-at most the value (water-filling). The load may move between two looks: `worst_case_per_s` of the evidence is the most
-that gets through then. `docs/policies.md` compares it with an even split.
+ZooKeeper and the Admin API have one value for all brokers (one value per broker needs a callback, KIP-257). The policy
+finds the value under which the shares of the brokers add up to the budget at the present load. Each broker serves at
+most its demand and at most the value (water-filling). The load may move between two checks: `worst_case_per_s` of the
+evidence is the maximum that can pass then. `docs/policies.md` compares it with an even split.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from kquota_spark.model.quotas.entities import Entity
 
 
 def cluster_quotas(policy: ClusterQuota, scene: Scene) -> Iterator[Proposal]:
-    """One proposal for each budget whose value has to change."""
+    """One proposal for each budget that needs another value."""
     cases = {case.quota.entity: case for case in scene.cases(policy.within, (policy.key,)) if case.before}
     for name, budget in sorted(policy.budgets.items()):
         entity = Entity.parse(name)
@@ -39,9 +39,9 @@ def cluster_quotas(policy: ClusterQuota, scene: Scene) -> Iterator[Proposal]:
 
 
 def value_under(demands: Iterable[float], budget: float) -> float:
-    """The value with sum(min(demand, value)) at most the budget, as large as it may be.
+    """The largest value with sum(min(demand, value)) at most the budget.
 
-    Where the demands do not use the budget up, the broker with the largest may have what is left.
+    If the demands do not use up the budget, the broker with the largest demand may use the rest.
     """
     left = budget
     ordered = sorted(demands)
@@ -54,7 +54,7 @@ def value_under(demands: Iterable[float], budget: float) -> float:
 
 
 def served(demands: Iterable[float], value: float) -> float:
-    """What all brokers together serve under a value."""
+    """The rate that all brokers together serve under a value."""
     return sum(min(demand, value) for demand in demands)
 
 
@@ -64,7 +64,7 @@ def _brokers(policy: ClusterQuota, scene: Scene) -> list[int]:
 
 
 def _first(policy: ClusterQuota, scene: Scene, entity: Entity, budget: float) -> Proposal | None:
-    """Without a value there is nothing to learn the skew from: the even split can do no harm."""
+    """A proposal for an entity without a quota: the even split, because the skew between brokers is not known yet."""
     brokers = _brokers(policy, scene)
     bounds = scene.guards.bounds_of(policy.key)
     period = scene.observations.periods.get(policy.within)
@@ -101,7 +101,7 @@ def _next(policy: ClusterQuota, scene: Scene, case: Case, budget: float) -> Prop
     if after is None or abs(after - case.limit_per_s) < case.limit_per_s * policy.change_percent / 100:
         return None
     if after > max(wanted, case.limit_per_s):
-        return None  # the floor of the guards would raise it beyond the budget
+        return None  # the floor of the guards would raise it above the budget
     even = budget / len(demands)
     reason = (
         f"budget of {value_text(policy.key, budget)} for the cluster, and since {minute_text(case.period.from_ms)} "

@@ -1,9 +1,10 @@
-"""Default: a quota for traffic that none holds for.
+"""Default: a quota for traffic that has none.
 
-`clients/<default>` is the last of the levels and takes nobody's quota away. `users/<default>` goes before
-`clients/...`: while any of those is set it is not proposed. Neither is proposed while an exempt name would come under
-it: give that name a quota of its own first. A client without an id is not held by `clients/<default>` (KAFKA-13341).
-Traffic of clients that are called as our own ones are is no reason for a default, and no part of its evidence.
+`clients/<default>` is the last of the levels, so no client loses its quota to it. `users/<default>` has precedence over
+`clients/...`: while any of those is set, the policy does not propose it. It proposes neither while the default would
+apply to an exempt name: give that name a quota of its own first. `clients/<default>` does not apply to a client
+without an id (KAFKA-13341). Traffic of clients with the names of our own clients is no reason for a default, and not
+part of its evidence.
 """
 
 from __future__ import annotations
@@ -19,15 +20,15 @@ from kquota_spark.model.quotas.quota_types import QuotaKey
 from kquota_spark.model.quotas.resolve import CLIENT_ONLY_LEVELS
 
 _LEAST_PERCENT = 1.0
-"""Least share of unlimited traffic in all of its type: a default is for traffic that matters."""
+"""Minimum share of unlimited traffic in all traffic of its type, percent: a default is for traffic that matters."""
 
 
 def defaults(policy: DefaultQuota, scene: Scene) -> Iterator[Proposal]:
-    """One proposal for each key that has no such default yet and unlimited traffic."""
+    """One proposal for each key that has unlimited traffic and no such default yet."""
     entity = Entity.parse(policy.entity)
     for key in map(QuotaKey, policy.values):
         quota, levels = Quota(entity, key), {other.level for other in scene.observations.entities_with(key)}
-        # Clients would lose the quota that they have now.
+        # Clients would lose their present quota.
         would_take_over = entity.user is not None and not levels.isdisjoint(CLIENT_ONLY_LEVELS)
         if scene.observations.value_of(quota) is None and not would_take_over:
             proposal = _proposal(policy, scene, quota)
@@ -89,7 +90,7 @@ def _unmetered(scene: Scene, quota: Quota) -> list[ClientUse]:
 
 
 def _peaks(clients: Collection[ClientUse], *, of_users: bool) -> dict[tuple[str, int], float]:
-    """Of each user or client id on each broker: peaks in one bucket are added up as if they had come together."""
+    """Peak rate of each user or client id on each broker: the sum of its clients' peaks, as if they coincided."""
     peaks: dict[tuple[str, int], float] = {}
     for client in clients:
         place = (client.user if of_users else client.client_id, client.broker_id)

@@ -1,8 +1,8 @@
-"""Lower: an unused limit comes down in steps, one for each period.
+"""Lower: reduce an unused limit in steps, one per period.
 
-Only limits of named entities: a default is there for who has not come yet. Only where the tables know the period as a
-whole, and never if the bucket was throttled in it, by whatever quota: what was used then says nothing of what was
-wanted. A limit that changed within the period has to stand for a whole one first, so there is one step per period.
+The policy lowers only limits of named entities, because a default is also for future clients. The tables must cover
+the whole period. A bucket that any quota throttled in the period is left out, because its rate does not show the wanted
+rate. A limit that changed within the period must first be in force for a whole one, so there is one step per period.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kquota_spark.enforce.policies.scene import Case, Scene, evidence_of, minute
 
 
 def lowerings(policy: Lower, scene: Scene) -> Iterator[Proposal]:
-    """One proposal for each limit that nobody comes near to."""
+    """One proposal for each limit that the traffic stays far below."""
     known_from_ms = scene.observations.decisions_from_ms
     for case in scene.cases(policy.within, policy.keys):
         if known_from_ms is None or known_from_ms > case.period.from_ms or case.before is None:
@@ -30,7 +30,7 @@ def lowerings(policy: Lower, scene: Scene) -> Iterator[Proposal]:
 
 
 def lowered(policy: Lower, limit_per_s: float, peak_rate_per_s: float) -> float | None:
-    """One step down from a limit that nobody comes near to; None where somebody does."""
+    """The limit after one step down; None if the peak rate is too close to the limit."""
     if 100 * peak_rate_per_s >= policy.unused_percent * limit_per_s:
         return None
     lowest = max(limit_per_s * (1 - policy.step_percent / 100), peak_rate_per_s * policy.margin_percent / 100)

@@ -1,4 +1,4 @@
-"""What policies may look at, as of one moment. Plain data: `enforcement.input` gathers it from the tables."""
+"""The data that policies may use, as of one time. `enforcement.input` gathers it from the tables."""
 
 from __future__ import annotations
 
@@ -21,81 +21,81 @@ class Place(NamedTuple):
 
 
 class RateSeconds(NamedTuple):
-    """So many seconds had about this rate (two digits of it)."""
+    """The number of seconds with about this rate (rounded to two digits)."""
 
     rate_per_s: float
     seconds: int
 
 
 class InForce(NamedTuple):
-    """The value of a quota now, and since when it is that one."""
+    """The present value of a quota, and since when it has that value."""
 
     value: float
     since_ms: int
 
 
 class UsedSeconds(Protocol):
-    """What the estimate of demand looks at; see `BucketUse` for what is what."""
+    """The data for the estimate of demand; `BucketUse` describes it."""
 
     @property
     def seconds(self) -> int:
-        """With traffic."""
+        """Seconds with traffic."""
 
     @property
     def throttled_seconds(self) -> int:
-        """Of these, throttled by the own limit."""
+        """Seconds with traffic that were throttled by the bucket's own limit."""
 
     @property
     def p95_rate_per_s(self) -> float:
-        """Of those that were not throttled."""
+        """95th percentile of the seconds that were not throttled."""
 
     @property
     def throttled_rate_per_s(self) -> float:
-        """Mean of those that were."""
+        """Mean of the throttled seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BucketUse:
     """One bucket of one broker in one period, from its decisions and violations.
 
-    Rates are those that the broker measured, in the unit of the limit (bytes per second, percent of one thread).
-    Seconds are those with traffic.
+    Rates are measured by the broker, in the unit of the limit (bytes per second, percent of one thread).
+    Only seconds with traffic count.
     """
 
     place: Place
     limit_per_s: float | None
-    """The newest; None where nothing limits."""
+    """The newest limit; None if there is none."""
     rule: Entity | None
-    """What set the limit; None if no entity did (a static default of the broker, a callback)."""
+    """The entity that set the limit; None if no entity did (a static default of the broker, a callback)."""
     has_one_limit: bool
-    """All seconds had the same limit by the same rule."""
+    """Whether all seconds had the same limit from the same rule."""
     seconds: int
     certain_seconds: int
-    """Each second for the share of its verdicts that are certain, if the rules were known through it."""
+    """Each second counts by the share of its verdicts that are certain, if the rules were known through it."""
     throttled_seconds: int
-    """By this bucket's own limit."""
+    """Seconds throttled by this bucket's own limit."""
     observed_throttled_seconds: int
-    """In which the broker logged a throttle, whichever quota it came from."""
+    """Seconds in which the broker logged a throttle, from any quota."""
     mean_rate_per_s: float
-    """What was charged, over the whole length of the period."""
+    """The charged amount, divided by the whole length of the period."""
     peak_rate_per_s: float
     p95_rate_per_s: float
-    """Of the seconds that were not throttled; 0 if there are none."""
+    """95th percentile of the seconds that were not throttled; 0 if there are none."""
     throttled_rate_per_s: float
     """Mean of the throttled seconds; 0 if there are none."""
     throttle_ms: int
-    """Sum of all throttles, as far as they lie in the period."""
+    """Sum of all throttle times, as far as they are in the period."""
     episodes: int
-    """Violations that touch the period."""
+    """Violations that overlap the period."""
     peak_used_percent: float
-    """Highest part of the limit in them."""
+    """Highest part of the limit in these violations, percent."""
     is_ours: bool = False
-    """Whether all of its clients are called as our own ones are."""
+    """Whether all of its clients have the names of our own clients."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Period:
-    """The stretch from `from_ms` to `to_ms`, exclusive."""
+    """The period from `from_ms` to `to_ms`, exclusive, and the buckets with traffic in it."""
 
     from_ms: int
     to_ms: int
@@ -104,7 +104,7 @@ class Period:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerUse:
-    """What all clients of one broker used in the last day: in 95 % of the stretches of ten seconds not more."""
+    """Rate of all clients of one broker in the last day: 95th percentile of its periods of ten seconds."""
 
     broker_id: int
     quota_type: QuotaType
@@ -113,40 +113,40 @@ class BrokerUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientUse:
-    """One client on one broker: whether or not a quota holds for it."""
+    """One client on one broker, with or without a quota."""
 
     broker_id: int
     quota_type: QuotaType
     user: str
     client_id: str
     peak_rate_per_s: float
-    """Over ten seconds, in the last day; 0 for a client that was only seen before."""
+    """Highest rate over ten seconds in the last day; 0 for a client that was only seen earlier."""
     is_ours: bool = False
-    """Whether it is called as our own clients are. Anybody's may be: it is no reason to leave one alone."""
+    """Whether it has the name of one of our own clients. Any client may use it, so such a client is not exempt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observations:
-    """Everything, as of one moment."""
+    """All observations, as of one time."""
 
     decisions_from_ms: int | None
-    """Epoch ms; a period that begins before this is not known as a whole. None where there are no decisions."""
+    """Epoch ms; the tables do not cover a period that begins before this. None if there are no decisions."""
     periods: Mapping[int, Period] = field(default_factory=dict)
-    """By length, ms; all of them end at the same time."""
+    """Periods by length, ms; all of them end at the same time."""
     rates: Mapping[Place, tuple[RateSeconds, ...]] = field(default_factory=dict)
-    """Of the last day."""
+    """Rates of the last day."""
     brokers: tuple[BrokerUse, ...] = ()
     clients: tuple[ClientUse, ...] = ()
-    """Of the longest period, a day at least."""
+    """Clients of the longest period, which is at least a day."""
     quotas: Mapping[Quota, InForce] = field(default_factory=dict)
     temporary: frozenset[Quota] = frozenset()
-    """Quotas that a change of ours holds for a time, or may hold: a penalty, an override."""
+    """Quotas that one of our temporary changes sets or may set: a penalty, an override."""
 
     def value_of(self, quota: Quota) -> float | None:
-        """The value in force; None where the key is not set."""
+        """The value in force; None if the key is not set."""
         found = self.quotas.get(quota)
         return None if found is None else found.value
 
     def entities_with(self, key: QuotaKey) -> list[Entity]:
-        """Entities that carry a key."""
+        """Entities with a value for a key."""
         return [quota.entity for quota in self.quotas if quota.key is key]

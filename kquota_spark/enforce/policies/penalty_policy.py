@@ -1,13 +1,13 @@
-"""Penalty: a lower limit, for a time, for who is over its limit again and again and does not hold back.
+"""Penalty: a temporary lower limit for a client that repeatedly exceeds its limit and does not slow down.
 
-To be throttled is no offence: an obeying client may be throttled all day. Two things together tell another:
+Throttling alone is no offence: an obedient client may be throttled all day. An offender differs in both of these:
 
 * It took clearly more than its limit, averaged over the whole period. The broker's throttle is just long enough to come
   down to the limit (KIP-13, `QuotaUtils.throttleTime`), but the broker forgets after its windows.
-* It was told to wait for longer than there was time. A connection that waits is not throttled meanwhile (KIP-219), so
-  the sum of all throttles over the length of the period is how many connections waited at once, at least, if they did.
+* The sum of its throttle times is longer than the period. A connection is not throttled again while it waits (KIP-219).
+  So this sum, divided by the length of the period, is the least number of connections that waited at once, if they did.
 
-`docs/policies.md` has examples, and whom this does not find. There is one penalty at a time.
+`docs/policies.md` has examples, and the offenders that this does not find. A quota has one penalty at a time.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _offends(policy: Penalty, case: Case, use: BucketUse) -> bool:
 
 
 def waiting_connections(case: Case, use: BucketUse) -> float:
-    """How many connections waited on average, if all throttles were waited out."""
+    """The average number of connections that waited, if they waited for all throttle times."""
     return use.throttle_ms / (case.period.to_ms - case.period.from_ms)
 
 

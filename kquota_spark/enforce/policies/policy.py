@@ -1,8 +1,8 @@
-"""What `conf/policy.yaml` sets: the policies, the guards over all of them, and who is never touched.
+"""The settings of `conf/policy.yaml`: the policies, the guards over all of them, and the exempt names.
 
-A policy has a name, a kind and a mode of its own; how it decides is in `enforce.<kind>_policy`. Lengths of time are
-in milliseconds, values in the unit of their key, per broker. A stretch of time that a policy looks at is called
-`within`: it ends with the newest decision.
+A policy has its own name, kind and mode; its rule is in `enforce.policies.<kind>_policy`. Durations are in
+milliseconds, values in the unit of their key, per broker. `within` is the length of the period that a policy uses; the
+period ends with the newest decision.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _BANDWIDTH = (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Penalty:
-    """Lowers, for a time, the limit of who is over it again and again and takes more than it all the same."""
+    """Temporarily lowers the limit of a client that repeatedly exceeds it."""
 
     name: str
     kind: Literal["penalty"]
@@ -30,56 +30,56 @@ class Penalty:
     keys: tuple[QuotaKey, ...] = _BANDWIDTH
     within: Duration = Duration(_HOUR_MS)
     episodes: int = 5
-    """So many violations at least; or ..."""
+    """Minimum number of violations; or ..."""
     throttled_percent: float = 50.0
-    """... throttled in more than this part of its seconds."""
+    """... it was throttled in more than this percentage of its seconds."""
     used_percent: float = 120.0
-    """And it took more than this of what its limit allows, averaged over the whole of `within`, ..."""
+    """And it took more than this percentage of its limit, averaged over the whole of `within`, ..."""
     connections: int = 10
-    """... and it would take more connections than these, all waiting at once, to wait as long as it was told to."""
+    """... and its total delay is longer than this number of connections could wait within the period."""
     to_percent: float = 50.0
-    """Of the present limit."""
+    """The lowered limit, percent of the present one."""
     expires_after: Duration = Duration(DAY_MS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Raise:
-    """Raises the limit of who is throttled much while its brokers have headroom."""
+    """Raises the limit of a client that is often throttled while its brokers have headroom."""
 
     name: str
     kind: Literal["raise"]
     mode: Mode = Mode.OBSERVE
     broker_capacity_per_s: dict[str, float]
-    """What one broker can do, by quota key; the policy looks at these keys."""
+    """The capacity of one broker, by quota key; the policy applies to these keys."""
     within: Duration = Duration(DAY_MS)
     throttled_percent: float = 20.0
     least_seconds: int = 600
-    """With less traffic a share of seconds says nothing."""
+    """Minimum seconds with traffic: a percentage of fewer seconds has no meaning."""
     headroom_percent: float = 70.0
-    """Of the capacity: used rates and the raise together stay under it on each broker."""
+    """Percent of the capacity; on each broker, used rates and the raise together stay below it."""
     step_percent: float = 25.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterQuota:
-    """Keeps what an entity may do on all brokers together at a budget."""
+    """Keeps the total rate of an entity on all brokers within a budget."""
 
     name: str
     kind: Literal["cluster_quota"]
     mode: Mode = Mode.OBSERVE
     key: QuotaKey
     budgets: dict[str, float]
-    """For the whole cluster, by entity, e.g. users/alice: 30000000."""
+    """Budget for the whole cluster, by entity, e.g. users/alice: 30000000."""
     within: Duration = Duration(_HOUR_MS)
     floor_per_broker: float = 0.0
-    """A value under this is not proposed."""
+    """Lowest value that is proposed."""
     change_percent: float = 10.0
-    """A value nearer than this to the present one is not proposed."""
+    """Minimum difference from the present value, percent; a smaller change is not proposed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lower:
-    """Lowers a limit that nobody comes near to, one step per `within`."""
+    """Lowers a limit that the traffic stays far below, one step per `within`."""
 
     name: str
     kind: Literal["lower"]
@@ -87,15 +87,15 @@ class Lower:
     keys: tuple[QuotaKey, ...] = _BANDWIDTH
     within: Duration = Duration(7 * DAY_MS)
     unused_percent: float = 50.0
-    """The highest rate of the whole stretch is under this part of the limit."""
+    """The highest rate of the whole period is below this percentage of the limit."""
     step_percent: float = 20.0
     margin_percent: float = 150.0
-    """Not lower than this part of the highest rate."""
+    """Minimum of the new limit, percent of the highest rate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DefaultQuota:
-    """Gives a default to traffic that no quota holds for."""
+    """Sets a default for traffic that has no quota."""
 
     name: str
     kind: Literal["default"]
@@ -104,7 +104,7 @@ class DefaultQuota:
     values: dict[str, float] = field(
         default_factory=lambda: {"producer_byte_rate": 5_000_000.0, "consumer_byte_rate": 15_000_000.0}
     )
-    """By quota key."""
+    """Value of the default, by quota key."""
 
 
 Policy = Penalty | Raise | ClusterQuota | Lower | DefaultQuota
@@ -112,7 +112,7 @@ Policy = Penalty | Raise | ClusterQuota | Lower | DefaultQuota
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policies:
-    """The whole file. Policies stand in order of precedence: the first that wants to change a quota wins."""
+    """The whole file. Policies are in order of precedence: the first that wants to change a quota wins."""
 
     mode: Mode = Mode.OBSERVE
     guards: GuardSettings = field(default_factory=GuardSettings)
@@ -120,11 +120,11 @@ class Policies:
     policies: tuple[Policy, ...] = ()
 
     def mode_of(self, policy_name: str) -> Mode:
-        """How far a policy may go; what is not of the file (an override by a person), as far as all may."""
+        """How far a policy may go; for a name that is not in the file (an override by a person), the mode for all."""
         own = next((policy.mode for policy in self.policies if policy.name == policy_name), self.mode)
         return min(own, self.mode)
 
 
 def period_of(policy: Policy) -> int:
-    """How far back a policy looks, ms."""
+    """Length of the period that a policy uses, ms."""
     return DAY_MS if isinstance(policy, DefaultQuota) else policy.within

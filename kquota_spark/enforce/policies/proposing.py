@@ -25,10 +25,10 @@ from kquota_spark.enforce.policies.scene import Scene, value_text
 
 
 def proposals(policies: Policies, observations: Observations, now_ms: int) -> list[Proposal]:
-    """What the policies want, in their order, those of one policy by entity and key.
+    """The proposals of all policies, in the order of the policies, those of one policy by entity and key.
 
-    The first policy that wants to change a quota wins; the reason says what others wanted. A policy that is off wants
-    nothing. The same arguments give the same list.
+    The first policy that wants to change a quota wins; its reason also names the values that others wanted. A policy
+    that is off proposes nothing. The same arguments give the same list.
     """
     scene = Scene(policies.guards, policies.exempt, observations, now_ms)
     chosen: dict[Quota, Proposal] = {}

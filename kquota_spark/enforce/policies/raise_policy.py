@@ -1,7 +1,7 @@
-"""Raise: a step up for who is throttled much of its time while the brokers have headroom.
+"""Raise: a step up for a client that is throttled much of its time while the brokers have headroom.
 
-It goes towards what was wanted, see `demand`, and never downwards. Who takes clearly more than its limit, averaged over
-the whole period, is not waiting to be raised: see `penalty_policy`.
+The step leads towards the estimated demand (`demand_per_s`) and never downwards. A client that takes clearly more than
+its limit, averaged over the whole period, gets no raise: see `penalty_policy`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kquota_spark.enforce.policies.scene import (
 from kquota_spark.model.quotas.quota_types import QuotaKey
 
 _MOST_USED_PERCENT = 120.0
-"""Of the limit, over the whole period."""
+"""Maximum mean rate over the whole period for a raise, percent of the limit."""
 
 
 def raises(policy: Raise, scene: Scene) -> Iterator[Proposal]:
@@ -48,7 +48,7 @@ def _keys(policy: Raise) -> list[QuotaKey]:
 
 
 class _Headroom:
-    """What is left of each broker, by key; a broker of which no use is known has nothing left."""
+    """The headroom left on each broker, by key; a broker without a known rate has none."""
 
     def __init__(self, policy: Raise, scene: Scene) -> None:
         share = policy.headroom_percent / 100
@@ -60,7 +60,7 @@ class _Headroom:
         }
 
     def take(self, case: Case, after: float) -> bool:
-        """Take a raise out of every broker that the bucket is on; False and nothing taken if one has not so much."""
+        """Take a raise from every broker of the bucket; False, and nothing taken, if one has too little headroom."""
         more = after - case.limit_per_s
         places = [(use.place.broker_id, case.quota.key) for use in case.uses]
         if any(self._left.get(place, 0.0) < more for place in places):

@@ -1,4 +1,4 @@
-"""What every policy needs besides its own rule: whom a change would be of, what it may be, and how it is said."""
+"""The common part of all policies: the quota that a change would apply to, its allowed value, and its texts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kquota_spark.model.quotas.quota_types import QuotaKey, QuotaType
 from kquota_spark.model.quotas.resolve import Bucket, Resolution, resolve
 
 LEAST_CHANGE_PERCENT = 1.0
-"""A smaller change is none: it would only use up what the guards allow."""
+"""Minimum change, percent of the limit: a smaller one would only use up the changes that the guards allow."""
 _LEFT_OUT_PERCENT = 5.0
 _PAIR_DEFAULTS = (2, 4, 5)
 _DEFAULT_USER, _DEFAULT_CLIENT = 6, 8
@@ -23,20 +23,20 @@ _TYPES = {quota_type.key: quota_type for quota_type in QuotaType}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One limited bucket on all brokers, in one period, and the quota that a change of it would be of."""
+    """One limited bucket on all brokers, in one period, and the quota that a change of its limit would apply to."""
 
     quota: Quota
     before: float | None
     """Value of `quota`; None if a default gives the limit."""
     limit_per_s: float
     uses: tuple[BucketUse, ...]
-    """In order of brokers."""
+    """Uses of the bucket, by broker id."""
     period: Period
 
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """Observations and the settings that hold for all policies."""
+    """Observations, and the settings that apply to all policies."""
 
     guards: GuardSettings
     exempt: Exempt
@@ -46,7 +46,7 @@ class Scene:
     _untouchable: Collection[tuple[QuotaType, Bucket]] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Index the quotas, and the buckets that an exempt name is inside of."""
+        """Index the quotas, and the buckets that contain a client with an exempt name."""
         values: dict[Entity, dict[QuotaKey, float]] = {}
         for quota, in_force in self.observations.quotas.items():
             values.setdefault(quota.entity, {})[quota.key] = in_force.value
@@ -63,14 +63,15 @@ class Scene:
         return self.exempt.holds(Entity(client.user, client.client_id)) is not None
 
     def resolved(self, client: ClientUse) -> Resolution:
-        """What governs a client now."""
+        """The bucket and limit of a client now."""
         return resolve(client.user, client.client_id, client.quota_type.key, self._values.get)
 
     def cases(self, within_ms: int, keys: Collection[QuotaKey]) -> Iterator[Case]:
         """Buckets with one settled limit in the whole period, by name of their entity; none with an exempt name.
 
-        Settled: what the decisions say is what is in force now, and it was in force when the period began. A change
-        of ours that ends by itself is not: what is built on it would stand in the way of what comes back.
+        A limit is settled if the decisions have the value that is in force now, and it was in force when the period
+        began. The limit of one of our temporary changes is not settled: a change based on it would conflict with the
+        value to be restored.
         """
         period = self.observations.periods.get(within_ms)
         if period is None:
@@ -107,9 +108,9 @@ class Scene:
         return Case(quota=quota, before=before, limit_per_s=limit, uses=ordered, period=period)
 
     def allowed(self, case: Case, wanted: float) -> float | None:
-        """The value nearest to what is wanted, in the same direction, that the guards will let pass.
+        """The value nearest to the wanted one, in the same direction, that the guards will allow.
 
-        None if no change worth it is left.
+        None if the remaining change is below 1 % of the limit, or the key has no bounds.
         """
         limit, bounds = case.limit_per_s, self.guards.bounds_of(case.quota.key)
         if bounds is None:
@@ -120,14 +121,14 @@ class Scene:
         return after if abs(after - limit) >= limit * LEAST_CHANGE_PERCENT / 100 else None
 
     def proposal(self, case: Case, after: float, policy: str, reason: str, evidence: Evidence) -> Proposal:
-        """A proposal for a case that is meant to stay, with what it would have done.
+        """A permanent proposal for a case, with its estimated effect in the last day.
 
         Args:
-            case: the quota and those who use it.
+            case: the quota and its uses.
             after: the proposed limit, per second.
-            policy: its name.
+            policy: name of the policy.
             reason: a sentence for people.
-            evidence: the figures that the policy decided by.
+            evidence: the figures behind the decision.
         """
         return Proposal(
             quota=case.quota,
@@ -141,7 +142,7 @@ class Scene:
         )
 
     def _would_have(self, case: Case, after: float) -> str:
-        """How many seconds of the last day had a rate above a limit, on all brokers together."""
+        """A sentence with the seconds of the last day that had a rate above the new limit, on all brokers together."""
         rates = [one for use in case.uses for one in self.observations.rates.get(use.place, ())]
         total = sum(one.seconds for one in rates)
         if not total:
@@ -154,14 +155,14 @@ class Scene:
 
 
 def own_entity(rule: Entity, bucket: Bucket, levels: Collection[int]) -> Entity | None:
-    """Whose quota a change of one bucket's limit is; None where that would take other traffic along.
+    """The entity to change for the limit of one bucket; None if that would also change other traffic.
 
-    A default is never changed for the sake of one client: its own entity gets a quota instead.
+    A default is never changed because of one client: the client's own entity gets a quota instead.
 
     Args:
-        rule: what sets the limit now.
-        bucket: whose limit it is.
-        levels: of the entities that carry the key.
+        rule: the entity that sets the limit now.
+        bucket: the limited bucket.
+        levels: levels of the entities that have a value for the key.
     """
     if rule.level in _PAIR_DEFAULTS:
         return Entity(bucket.user, bucket.client_id) if bucket.client_id else None
@@ -173,7 +174,7 @@ def own_entity(rule: Entity, bucket: Bucket, levels: Collection[int]) -> Entity 
 
 
 def evidence_of(period: Period, uses: Collection[BucketUse], **numbers: float) -> Evidence:
-    """The evidence of some brokers' uses in a period."""
+    """The evidence from the uses of some brokers in a period; `numbers` are figures for people."""
     return Evidence(
         from_ms=period.from_ms,
         to_ms=period.to_ms,
@@ -195,27 +196,27 @@ def value_text(key: QuotaKey, value: float) -> str:
 
 
 def minute_text(time_ms: int) -> str:
-    """`2026-11-21 05:40 UTC`."""
+    """A time to the minute: `2026-11-21 05:40 UTC`."""
     return datetime.fromtimestamp(time_ms // 1_000, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def throttled_percent(use: UsedSeconds) -> float:
-    """Throttled part of the seconds with traffic."""
+    """Percent of the seconds with traffic that were throttled."""
     return 100.0 * use.throttled_seconds / use.seconds if use.seconds else 0.0
 
 
 def used_per_s(use: UsedSeconds) -> float:
-    """What a bucket used, the busiest 5 % of its seconds left out."""
+    """The rate that a bucket used, without the busiest 5 % of its seconds."""
     return max(use.p95_rate_per_s, use.throttled_rate_per_s) if _is_held_back(use) else use.p95_rate_per_s
 
 
 def demand_per_s(use: UsedSeconds, limit_per_s: float) -> float:
-    """What it wanted, the busiest 5 % of its seconds left out, as an estimate.
+    """The estimated rate that a bucket wanted, without the busiest 5 % of its seconds.
 
-    What a throttled client wanted is not in the data: the quota held it back (censored). It had what it used in its
-    throttled seconds, the limit at least, and wanted more in those, so demand is taken as that rate times (1 + the
-    part of its seconds that was throttled). That is too low for one that is far over its limit, and too high for one
-    that is held back a little in every second. It never leads below the limit.
+    The data does not contain the rate that a throttled client wanted, because the quota limited it (censored). In its
+    throttled seconds the client used at least the limit, and wanted more. So demand is estimated as that rate times
+    (1 + the throttled part of its seconds). This is too low for a client far above its limit, and too high for one that
+    is slightly throttled in every second. For a throttled client it is never below the limit.
     """
     if not _is_held_back(use):
         return use.p95_rate_per_s

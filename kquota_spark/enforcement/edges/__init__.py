@@ -1,4 +1,4 @@
-"""What enforcement acts through: targets, leases, the log, the switch. Each under a port of `enforce.ports`.
+"""The real implementations of the ports of `enforce.ports`: targets, leases, the log and the switch.
 
 In reading order: admin, zookeeper, freeze_switch, log.
 """

@@ -1,15 +1,15 @@
-"""Target and lease where quotas are changed by AlterClientQuotas (KIP-546): KRaft, and ZooKeeper from 2.6 on.
+"""Target and lease for quotas that are changed by AlterClientQuotas (KIP-546): KRaft, and ZooKeeper from Kafka 2.6.
 
 The lease is kept in Kafka. Every holder uses the transactional id `kquota-enforcer-<cluster_id>`. `init_transactions`
-raises its epoch, and the broker refuses whoever has an older one: that is the fence. Whether a holder lives is read
-from the newest record of the lease topic: one that is older than the lease time may be taken over.
+raises its epoch, and the broker refuses a producer with an older one: that is the fence. The newest record of the lease
+topic shows whether a holder is alive: if it is older than the lease time, the lease may be taken over.
 
-AlterClientQuotas takes no epoch, so the fence stands right in front of it and not inside it. Kafka has no
-compare-and-set for quotas either: the value is read right before it is written, one round trip apart. An edit that
-comes in between is overwritten, and only reading the value afterwards shows who came last. `docs/enforcement-writes.md`
-has what that leaves open. Ages are told by our clock against the broker's: one that is ahead takes over too early,
-which fences the other one. The number of a holder is the offset of its first record: it starts again if the topic is
-deleted.
+AlterClientQuotas takes no epoch, so the fence is checked immediately before it, not inside it. Kafka has no
+compare-and-set for quotas either, so the value is read one round trip before it is written. An edit between the two is
+overwritten, and only a read afterwards shows which write came last. `docs/enforcement-writes.md` describes the
+remaining risks. Ages are the difference of our clock and the broker's: an enforcer with a clock that is ahead takes
+over too early, and that fences the other one. The number of a holder is the offset of its first record, so it starts
+again if the topic is deleted.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from kquota_spark.process.clock import now_ms
 
 _TIMEOUT_S = 10.0
 _FIRST_S = 30.0
-"""A broker makes the topic of transactions when it is first asked for one."""
+"""Timeout of `init_transactions`, seconds: the first call makes the broker create the topic of transactions."""
 _BEATS = 3
-"""Signs of life in a lease time."""
+"""Signs of life per lease time."""
 
 
 class KafkaLease:
-    """A `Lease`; a thread of its own gives the signs of life while it is held."""
+    """A `Lease` in Kafka; its own thread sends signs of life while it is held."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -56,7 +56,7 @@ class KafkaLease:
         self._ended = threading.Event()
 
     def acquire(self) -> int | None:
-        """The fencing number if the lease is ours, now or already; None while another enforcer holds it.
+        """Take the lease, unless we hold it already; its fencing number, None if another enforcer holds it.
 
         Raises:
             UserError: Kafka does not answer, or does not let us use the topic.
@@ -71,11 +71,17 @@ class KafkaLease:
             return self._taken(newest)
 
     def is_held(self, fencing: int) -> bool:
-        """Whether the lease is still ours: a broker commits a transaction of ours. Not if it does not answer."""
+        """Whether we still hold the lease: a broker commits our transaction. False if it does not answer."""
         return self.confirm(fencing, "alive") is None
 
     def confirm(self, fencing: int, event: str, detail: str = "") -> Written | None:
-        """Commit a record under the lease; None if that was done, otherwise why nothing may be written."""
+        """Commit a record under the lease; None if that succeeds, otherwise the reason why nothing may be written.
+
+        Args:
+            fencing: number of the lease.
+            event: kind of the record, e.g. `alive`, `intent`, `released`.
+            detail: text for people.
+        """
         from confluent_kafka import KafkaException
 
         with self._lock:
@@ -94,11 +100,11 @@ class KafkaLease:
 
     @property
     def is_confirmed(self) -> bool:
-        """Whether nobody can have taken over since the last commit; by a clock that goes on while we are stopped."""
+        """Whether no other enforcer can have taken the lease since the last commit, by the monotonic clock."""
         return time.monotonic() < self._confirmed_until_s
 
     def release(self) -> None:
-        """Give it up at once; if Kafka does not answer, it ends with the lease time."""
+        """Release the lease immediately; if Kafka does not answer, it ends after the lease time."""
         with self._lock:
             if self._fencing is not None:
                 self.confirm(self._fencing, "released")
@@ -106,7 +112,7 @@ class KafkaLease:
             self._topic.close()
 
     def holder(self) -> Holder | None:
-        """Who took it last; None where nobody did, or not within the retention of the topic.
+        """The last holder; None if nobody took the lease within the retention of the topic.
 
         Raises:
             UserError: Kafka does not answer.
@@ -127,7 +133,7 @@ class KafkaLease:
         try:
             self._producer = self._new_producer()
             self._producer.init_transactions(_FIRST_S)
-            if self._topic.newest() != newest:  # somebody was faster: the next one to ask gets it
+            if self._topic.newest() != newest:  # another enforcer was faster
                 self._drop()
                 return None
             self._fencing, self._since_ms = self._commit("acquired", "")
@@ -146,7 +152,7 @@ class KafkaLease:
                 return
 
     def _commit(self, event: str, detail: str) -> tuple[int, int]:
-        """Commit one record; its offset and its time."""
+        """Commit one record; its offset, and its time in epoch ms."""
         from confluent_kafka import KafkaError, KafkaException
 
         began_s = time.monotonic()
@@ -186,11 +192,11 @@ class KafkaLease:
 
 
 def flush(producer: Any) -> None:
-    """Wait for what was produced.
+    """Wait until the produced messages are delivered.
 
     Raises:
-        KafkaException: a fatal error. The client sets it as an exception and then calls `on_delivery`, for which Python
-            raises a SystemError in its place.
+        KafkaException: a fatal error. The client sets it as an exception and then calls `on_delivery`, and so Python
+            raises a SystemError instead.
     """
     from confluent_kafka import KafkaException
 
@@ -203,9 +209,9 @@ def flush(producer: Any) -> None:
 
 
 def _is_fenced(error: Exception) -> bool:
-    """Whether a younger producer has the transactional id; every error that librdkafka calls fatal ends ours too.
+    """Whether a newer producer has the transactional id, or librdkafka calls the error fatal, which ends ours too.
 
-    A right that is missing is fatal as well, and nobody else's doing.
+    A missing right to the transactional id is also fatal, but no other producer caused it: it does not count.
     """
     from confluent_kafka import KafkaError
 
@@ -216,16 +222,16 @@ def _is_fenced(error: Exception) -> bool:
 
 
 class AdminTarget:
-    """A `QuotaTarget`. Kafka does not say who else manages a quota: `Held.owner` is empty."""
+    """A `QuotaTarget` over the Admin API. Kafka does not report other tools that manage a quota: `owner` is empty."""
 
     def __init__(self, admin: QuotaAdmin, lease: KafkaLease) -> None:
         self._admin, self._lease = admin, lease
 
     def read(self, quotas: Collection[Quota]) -> Mapping[Quota, Held]:
-        """What is there now.
+        """The present state of each requested quota.
 
         Raises:
-            UserError: no broker answers, or it does not let us see the quotas.
+            UserError: no broker answers, or it does not let us read the quotas.
         """
         entities = sorted({quota.entity for quota in quotas}, key=str)
         found = {(entity, key): value for entity, key, value in self._admin.describe(entities)}
@@ -233,7 +239,7 @@ class AdminTarget:
         return {quota: Held(value, json.dumps({"value": value})) for quota, value in values.items()}
 
     def refusal(self, quota: Quota, value: float | None) -> str | None:
-        """The broker's words, asked with validate_only.
+        """Why the broker would refuse this value, by a request with validate_only; None if it would accept it.
 
         Raises:
             UserError: no broker answers.
@@ -242,11 +248,25 @@ class AdminTarget:
         return None if refused is None else refused.words
 
     def write(self, quota: Quota, value: float | None, expected: Held, fencing: int) -> Written:
-        """Set or remove one key of one entity."""
+        """Set or remove one key of one entity.
+
+        Args:
+            quota: entity and key.
+            value: the limit, per second; None removes it.
+            expected: the result of `read` for it.
+            fencing: number of the lease.
+        """
         return self._changed(quota, value, expected.value, fencing)
 
     def put_back(self, quota: Quota, expected: float | None, note: str, fencing: int) -> Written:
-        """Restore the value that the note names. With KRaft there is no text and no node behind it."""
+        """Restore the value in the note. With KRaft a quota has no text and no node.
+
+        Args:
+            quota: entity and key.
+            expected: the limit that the enforcer has written, per second; None if it removed it.
+            note: `Held.note` of the state to restore.
+            fencing: number of the lease.
+        """
         try:
             match json.loads(note):
                 case {"value": float() | int() | None as value}:

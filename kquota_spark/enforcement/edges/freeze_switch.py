@@ -1,6 +1,6 @@
-"""The kill switch: one small JSON file beside the tables. While it is there, nothing of ours is sent.
+"""The kill switch: one small JSON file beside the tables. While it exists, enforcement sends nothing.
 
-Beside it an enforcer notes each time what it read, so that people see that it is their switch which it reads.
+An enforcer notes in a second file what it read each time. So people can check that it reads their switch.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LARGEST_BYTES = 100_000
 
 
 class FreezeSwitch:
-    """A `Switch` on the storage of the tables, local or an object store, so that every machine of theirs sees it."""
+    """A `Switch` on the storage of the tables, local or an object store, so that every machine with access reads it."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -36,7 +36,7 @@ class FreezeSwitch:
         self._note = place_of(settings.tables, f"_kquota/switch-read-{sanitise(settings.cluster_id)}.json")
 
     def frozen(self) -> Frozen | None:
-        """None only if it is sure to be off: where the tables are there, and the file is not."""
+        """The freeze; None only if the switch is certainly off: the tables exist, and the file does not."""
         try:
             data = self._read()
             return None if data is None else _parsed(data)
@@ -44,7 +44,7 @@ class FreezeSwitch:
             return Frozen(0, "unknown", f"{self.where} cannot be read ({one_line(error)[:300]})")
 
     def freeze(self, frozen: Frozen) -> None:
-        """Stop all of our own enforcement.
+        """Stop all of our enforcement.
 
         Raises:
             UserError: there are no tables, or the file cannot be written.
@@ -57,7 +57,7 @@ class FreezeSwitch:
             raise self._failed("written", error) from error
 
     def unfreeze(self) -> None:
-        """Let it go on.
+        """Let enforcement continue.
 
         Raises:
             UserError: the file cannot be deleted.
@@ -74,6 +74,11 @@ class FreezeSwitch:
     def confirm(self, reader: str, at_ms: int, frozen: Frozen | None) -> None:
         """Note what an enforcer read.
 
+        Args:
+            reader: `host:pid` of the enforcer.
+            at_ms: epoch ms of the reading.
+            frozen: the freeze that it read; None if the switch was off.
+
         Raises:
             UserError: the note cannot be written.
         """
@@ -82,7 +87,7 @@ class FreezeSwitch:
         write_note(self._settings, self._note, msgspec.json.encode(reading))
 
     def reading(self) -> Reading | None:
-        """What an enforcer noted last; None where none ever did, or the note cannot be read."""
+        """The last note of an enforcer; None if there is none, or it cannot be read."""
         with suppress(UserError, msgspec.MsgspecError, RecursionError):
             data = read_note(self._settings, self._note)
             return None if data is None else msgspec.json.decode(data, type=Reading)
@@ -94,7 +99,7 @@ class FreezeSwitch:
                 with self._local.open("rb") as file:
                     return file.read(_LARGEST_BYTES)
             except FileNotFoundError:
-                # A disk that is not mounted has no tables either.
+                # Without tables the disk may not be mounted.
                 if self._local.parent.parent.is_dir():
                     return None
                 raise

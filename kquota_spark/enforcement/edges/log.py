@@ -1,7 +1,7 @@
 """The table `enforcement_log`: written with deltalake, read with DuckDB; no Spark, no JVM.
 
-The number of the last row is kept as the Delta transaction of the cluster: two writers that come at the same time
-would write the same number, so Delta refuses the second one, which then goes on from where the first one ended.
+The number of the last row is kept as the Delta transaction of the cluster. Two simultaneous writers would write the
+same number, so Delta refuses the second one, which then continues after the last row of the first one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ _log = logging.getLogger(__name__)
 _DAY_MS = 86_400_000
 _ATTEMPTS = 20
 _MANY_FILES = 50
-"""Of one day: then they become one. Each append makes one, and each costs a reader some tenths of a millisecond."""
+"""Files per day above which they are compacted into one.
+
+Each append adds a file, and each file costs a reader a few tenths of a millisecond.
+"""
 _TIMES = ("at", "expires_at")
 _PROPOSAL = (
     "entity", "key", "value_before", "value_after", "policy", "reason", "expires_at", "evidence",
@@ -45,7 +48,7 @@ _STEP = (
 
 
 class EnforcementLog:
-    """A `Ledger` of one cluster; the table is made at the first append."""
+    """A `Ledger` of one cluster; the first append creates the table."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -54,7 +57,7 @@ class EnforcementLog:
         self._is_there = False
 
     def append(self, entries: Sequence[LogEntry]) -> None:
-        """Add rows in this order; they are on the disk when this returns.
+        """Append rows in this order; they are durable when this returns.
 
         Raises:
             UserError: the table cannot be written.
@@ -67,10 +70,10 @@ class EnforcementLog:
             committed(lambda: self._commit(entries), _ATTEMPTS)
 
     def entries(self, of: Collection[Entity] | None = None) -> list[LogEntry]:
-        """The rows in the order in which they were written; none where there is no table.
+        """The rows in the order in which they were written; none if there is no table.
 
         Args:
-            of: only those of these entities; None for all.
+            of: entities of the rows to return; None for all rows.
 
         Raises:
             UserError: the table cannot be read.
@@ -119,7 +122,7 @@ class EnforcementLog:
                     table.optimize.compact(partition_filters=day)
                     sync_commit(table)
         except UserError as error:
-            # Many files are slow and no more; the next append tries again.
+            # Many files only make reading slow; the next append tries again.
             _log.debug("%s", error)
 
     def _row(self, entry: LogEntry, sequence: int) -> dict[str, Any]:
@@ -163,14 +166,14 @@ def _entry(row: tuple[Any, ...]) -> LogEntry:
 
 @lru_cache(maxsize=10_000)
 def _proposal(entity: str, key: str, *row: Any) -> Proposal:
-    """The same for all events of a step."""
+    """The proposal of a row; cached, because it is the same for all events of a step."""
     before, after, policy, reason, expires_at_ms, evidence, *rest = row
     quota = Quota(Entity.parse(entity), QuotaKey(key))
     return Proposal(quota, before, after, policy, reason, expires_at_ms, _evidence(evidence), *rest)
 
 
 def _evidence_text(evidence: Evidence) -> str:
-    """As JSON, which has no number for infinity: such values are texts."""
+    """The evidence as JSON. JSON has no number for infinity, so infinite values are texts."""
     numbers = {
         name: value if math.isfinite(value) else str(value) for name, value in evidence.numbers.items()
     }

@@ -1,13 +1,13 @@
-"""Target and lease where quotas are changed straight in ZooKeeper.
+"""Target and lease for quotas that are changed directly in ZooKeeper.
 
-The lease is kept beside the quotas. Below /kquota/<cluster_id>: `enforcer` is ephemeral and goes with the session of
-its holder; the dataVersion of `fencing` is the fencing number, which each holder raises. Both are written in one
-transaction.
+The lease is kept in ZooKeeper too, below /kquota/<cluster_id>. The node `enforcer` is ephemeral and ends with the
+session of its holder. The dataVersion of the node `fencing` is the fencing number, which each holder raises. Both are
+written in one transaction.
 
-Each quota is changed in one transaction: the fencing number, the node as it was read, the notification. An enforcer
-that was paused for longer than its session is refused by ZooKeeper itself. A node that is there stays, with all its
-other keys. Nodes that are missing are made with the rights of the node above them, each with a record of ours: only
-what such a record names, by the same czxid, is ever deleted again.
+Each quota is changed in one transaction: it checks the fencing number and that the node is as it was read, and adds the
+notification. ZooKeeper itself refuses an enforcer that was paused for longer than its session. An existing node stays,
+with all its other keys. Missing nodes are created with the rights of the node above them, each with a record of ours.
+Only a node with such a record, and with the same czxid, is ever deleted again.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ _ATTEMPTS = 5
 
 @dataclass(frozen=True, slots=True)
 class EnforcementNodes:
-    """Where an enforcer keeps its own nodes, and who may write them."""
+    """The path of an enforcer's own nodes, and who may write them."""
 
     root: str
     acl: Sequence[ACL]
     is_refused: bool
-    """Anybody could write them, and nobody has asked for that."""
+    """Whether the lease is refused: anybody could write the nodes, and the settings do not allow that."""
 
     @classmethod
     def of(cls, settings: Settings) -> EnforcementNodes:
-        """Those of a cluster; with a login nobody else may write them."""
-        # ZooKeeper takes neither "." nor ".." for a name.
+        """The nodes of a cluster; with a login nobody else may write them."""
+        # ZooKeeper accepts neither "." nor ".." as a name.
         root = f"/kquota/{sanitise(settings.cluster_id).replace('.', '%2E')}"
         if settings.quotas.zookeeper_login.user:
             return cls(root, CREATOR_ALL_ACL, False)
@@ -57,36 +57,36 @@ class EnforcementNodes:
 
     @property
     def enforcer(self) -> str:
-        """Ephemeral, of the holder's session."""
+        """Path of the ephemeral node of the holder's session."""
         return f"{self.root}/enforcer"
 
     @property
     def fencing(self) -> str:
-        """Its dataVersion is the fencing number."""
+        """Path of the node that has the fencing number as its dataVersion."""
         return f"{self.root}/fencing"
 
     @property
     def created(self) -> str:
-        """Above one record for each node of an entity that we made."""
+        """Path of the parent of our records: one for each node of an entity that we created."""
         return f"{self.root}/created"
 
     def record(self, path: str) -> str:
-        """The record that we made the node at a path; made in one transaction, both have the same czxid."""
+        """Path of our record for the node at `path`; one transaction creates both, so their czxid is equal."""
         return f"{self.created}/{sanitise(path)}"
 
 
 class ZooKeeperLease:
-    """A `Lease`; the session of the calls' client is its life."""
+    """A `Lease` in ZooKeeper; it lasts as long as the session of the client."""
 
     def __init__(self, calls: ZooKeeperCalls, nodes: EnforcementNodes) -> None:
         self._calls, self._nodes = calls, nodes
         self._holder = f"{socket.gethostname()}:{os.getpid()}".encode()
 
     def acquire(self) -> int | None:
-        """The fencing number if the lease is ours, now or already; None while another enforcer holds it.
+        """Take the lease, unless we hold it already; its fencing number, None if another enforcer holds it.
 
         Raises:
-            UserError: ZooKeeper does not answer, or does not let us make our nodes; or anybody could write them.
+            UserError: ZooKeeper does not answer, or does not let us create our nodes; or anybody could write them.
         """
         if self._nodes.is_refused:
             raise UserError(
@@ -113,7 +113,7 @@ class ZooKeeperLease:
         )
 
     def is_held(self, fencing: int) -> bool:
-        """Whether the lease is still ours, asked of the server; not if it does not answer."""
+        """Whether we still hold the lease, according to the server; False if it does not answer."""
         try:
             self._calls.sync(self._nodes.root)
             return self._is_ours() and self._number() == fencing
@@ -121,7 +121,7 @@ class ZooKeeperLease:
             return False
 
     def release(self) -> None:
-        """Give it up at once; a server that does not answer gives it up when the session ends."""
+        """Release the lease immediately; if the server does not answer, it ends with the session."""
         try:
             if self._is_ours():
                 self._calls.delete(self._nodes.enforcer)
@@ -129,7 +129,7 @@ class ZooKeeperLease:
             return
 
     def holder(self) -> Holder | None:
-        """Who took it last; None where nobody ever did.
+        """The last holder; None if nobody ever took the lease.
 
         Raises:
             UserError: ZooKeeper does not answer.
@@ -151,31 +151,34 @@ class ZooKeeperLease:
 
 @dataclass(frozen=True, slots=True)
 class _Edit:
-    """What a node shall hold, and whether it shall go if it is ours."""
+    """The new data of a node, and whether to delete the node if it is ours."""
 
     data: bytes | None
     is_emptied: bool = False
 
 
 class ZooKeeperTarget:
-    """A `QuotaTarget`. ZooKeeper does not say who else manages a quota: `Held.owner` is empty."""
+    """A `QuotaTarget` in ZooKeeper, which does not report other tools that manage a quota: `Held.owner` is empty."""
 
     def __init__(self, calls: ZooKeeperCalls, nodes: EnforcementNodes) -> None:
         self._calls, self._nodes = calls, nodes
         self._entities = EntityNodes(calls, "quotas.source: admin", "quotas.zookeeper_connect")
 
     def read(self, quotas: Collection[Quota]) -> Mapping[Quota, Held]:
-        """What is there now.
+        """The present state of each requested quota.
 
         Raises:
-            UserError: ZooKeeper does not answer, does not let us see all of it, or is not Kafka's.
+            UserError: ZooKeeper does not answer, does not let us read all of it, or is not Kafka's.
         """
         self._entities.require_roots()
         nodes = {entity: self._entities.of(entity) for entity in {quota.entity for quota in quotas}}
         return {quota: _held(quota, nodes[quota.entity]) for quota in quotas}
 
     def refusal(self, quota: Quota, value: float | None) -> str | None:
-        """Why this value cannot be set. Brokers ask less of a node than of AlterClientQuotas: the latter counts."""
+        """Why this value cannot be set; None if it can. The rules are those of AlterClientQuotas.
+
+        Brokers check a node less strictly than AlterClientQuotas.
+        """
         if problem := not_above_zero(quota.key, value):
             return problem
         node = self._entities.of(quota.entity)
@@ -188,7 +191,14 @@ class ZooKeeperTarget:
         return None
 
     def write(self, quota: Quota, value: float | None, expected: Held, fencing: int) -> Written:
-        """Set or remove one key of one node."""
+        """Set or remove one key of one node.
+
+        Args:
+            quota: entity and key.
+            value: the limit, per second; None removes it.
+            expected: the result of `read` for it.
+            fencing: number of the lease.
+        """
 
         def edited(node: EntityNode) -> _Edit | Written:
             held = _held(quota, node)
@@ -204,7 +214,14 @@ class ZooKeeperTarget:
         return self._changed(quota.entity, fencing, edited)
 
     def put_back(self, quota: Quota, expected: float | None, note: str, fencing: int) -> Written:
-        """Restore the text, the place and the form that the note names."""
+        """Restore the text and position of the key, and the form of the node, from the note.
+
+        Args:
+            quota: entity and key.
+            expected: the limit that the enforcer has written, per second; None if it removed it.
+            note: `Held.note` of the state to restore.
+            fencing: number of the lease.
+        """
         try:
             noted = NodeNote.from_json(note)
         except ValueError as error:
@@ -227,7 +244,7 @@ class ZooKeeperTarget:
     def _changed(
         self, entity: Entity, fencing: int, edited: Callable[[EntityNode], _Edit | Written]
     ) -> Written:
-        """Read, decide, write; again if another key of the node was changed in between."""
+        """Read, decide, write; repeat if another key of the node was changed in between."""
         for _ in range(_ATTEMPTS):
             try:
                 node = self._entities.of(entity)
@@ -243,7 +260,7 @@ class ZooKeeperTarget:
         return Written(Outcome.CHANGED, f"{entity}: others change its node all the time")
 
     def _sent(self, entity: Entity, transaction: TransactionRequest) -> Written | None:
-        """What became of a transaction; None if the node had changed."""
+        """The outcome of a transaction; None if the node had changed."""
         try:
             refused = refusal_of(self._calls.commit(transaction))
         except UnreachableError as error:
@@ -280,7 +297,7 @@ class ZooKeeperTarget:
     def _add_created(self, transaction: TransactionRequest, path: str, data: bytes) -> None:
         for each in self._entities.add_created(transaction, path, data):
             if self._calls.stat(self._nodes.record(each)) is not None:
-                transaction.delete(self._nodes.record(each))  # of a node that somebody else has deleted since
+                transaction.delete(self._nodes.record(each))  # its node was deleted by somebody else since
             transaction.create(self._nodes.record(each), acl=list(self._nodes.acl))
 
     def _is_ours(self, path: str, stat: ZnodeStat) -> bool:

@@ -1,4 +1,4 @@
-"""Two sets of quotas held against each other, and one against what was declared or seen.
+"""Comparison of two sets of quotas, and of one set with the declared quotas or the clients that were seen.
 
 In reading order: drift, observed_clients, quota_diff, quota_tree.
 """

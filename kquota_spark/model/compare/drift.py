@@ -1,7 +1,7 @@
-"""When a quota left what was declared, and who edited it last, by the history of its values.
+"""When a quota left its declared value, and who edited it last, from the history of its values.
 
-An edit is known from the source that was watched; who made it from the requests that brokers logged and from the
-enforcement's own log. Neither names the other: they are joined by entity, key, value and time.
+The watched source shows the edit. The requests that brokers logged, and the enforcement's own log, show who made it.
+Neither refers to the other, so they are joined by entity, key, value and time.
 """
 
 from __future__ import annotations
@@ -14,13 +14,16 @@ from kquota_spark.model.quotas.quota_set import QuotaEdit
 from kquota_spark.model.quotas.quota_types import AnyKey
 
 REQUEST_SLACK_MS = 5_000
-"""Between an AlterClientQuotas request in a broker's log and the edit that it made: clocks of two machines."""
+"""Longest time (ms) between an AlterClientQuotas request in a broker's log and its edit: two machines' clocks."""
 PLAN_SLACK_MS = 600_000
-"""The enforcement's log has the time of its turn; the edits of a large plan come later."""
+"""Longest time (ms) from an entry in the enforcement's log, which has the time of its turn, to the edit.
+
+The edits of a large plan come later than that time.
+"""
 
 
 class Change(NamedTuple):
-    """One edit that the watch saw; between `at_ms` and `before_ms` where the source is polled."""
+    """One edit that the watch saw. If the source is polled, the edit came between `at_ms` and `before_ms`."""
 
     entity: AnyEntity
     key: AnyKey
@@ -32,12 +35,12 @@ class Change(NamedTuple):
 
     @property
     def until_ms(self) -> int:
-        """The latest moment at which it can have come."""
+        """The latest time at which the edit can have come (epoch ms)."""
         return self.at_ms if self.before_ms is None else self.before_ms
 
 
 class Editor(NamedTuple):
-    """Somebody who set a key to a value about then: a client of the brokers, or a policy of the enforcement."""
+    """A possible author of an edit: a client of the brokers, or a policy of the enforcement, that set this value."""
 
     entity: AnyEntity
     key: AnyKey
@@ -49,15 +52,15 @@ class Editor(NamedTuple):
 
     @property
     def slack_ms(self) -> int:
-        """How much earlier than the edit its time may be."""
+        """How much earlier than the edit its time may be (ms)."""
         return REQUEST_SLACK_MS if self.policy is None else PLAN_SLACK_MS
 
 
 class Drift(NamedTuple):
     """A value that is not the declared one.
 
-    `since` is the edit by which it left that, None if it never was so within what is known; `last` the one that made
-    the present value, None if the watch has not seen it; `editor` who made that.
+    `since` is the edit by which the value left the declared one, None if it never had that in the known history.
+    `last` is the edit that set the present value, None if the watch did not see it. `editor` is the author of `last`.
     """
 
     edit: QuotaEdit
@@ -67,7 +70,10 @@ class Drift(NamedTuple):
 
 
 def drifts(edits: Iterable[QuotaEdit], changes: Iterable[Change]) -> list[Drift]:
-    """Edits from what is declared (`before`) to what is there (`after`), with when they came; nothing yet of who."""
+    """The drifts of the edits that lead from the declared quotas (`before`) to the present ones (`after`).
+
+    Each has the time of its changes, and no editor yet.
+    """
     history: dict[tuple[AnyEntity, AnyKey], list[Change]] = {}
     for change in changes:
         history.setdefault((change.entity, change.key), []).append(change)
@@ -82,7 +88,7 @@ def drifts(edits: Iterable[QuotaEdit], changes: Iterable[Change]) -> list[Drift]
 
 
 def _since(of_key: Sequence[Change], declared: float | None) -> Change | None:
-    """The edit after the last moment at which the value was the declared one."""
+    """The edit after the last time at which the value was the declared one."""
     for change, following in zip(reversed(of_key[:-1]), reversed(of_key[1:]), strict=True):
         if change.value == declared:
             return following
@@ -90,7 +96,10 @@ def _since(of_key: Sequence[Change], declared: float | None) -> Change | None:
 
 
 def with_editors(found: Iterable[Drift], editors: Iterable[Editor]) -> list[Drift]:
-    """The drifts with who made the last edit: of those who set this very value about then, the nearest before it."""
+    """The drifts, each with the editor of its last edit.
+
+    Candidates are those that set exactly this value within the slack. The enforcement comes first, then the latest.
+    """
     by_value: dict[tuple[AnyEntity, AnyKey, float | None], list[Editor]] = {}
     for editor in editors:
         by_value.setdefault((editor.entity, editor.key, editor.value), []).append(editor)
@@ -108,5 +117,5 @@ def _editor(
         for editor in by_value.get((drift.edit.entity, drift.edit.key, drift.edit.after), ())
         if last.at_ms - editor.slack_ms <= editor.time_ms <= last.until_ms + REQUEST_SLACK_MS
     ]
-    # The enforcement's edits are requests as well, of its own login: its log says more.
+    # The enforcement's edits are also requests, under its own login. Its log contains more, so it comes first.
     return max(near, key=lambda editor: (editor.policy is not None, editor.time_ms), default=None)

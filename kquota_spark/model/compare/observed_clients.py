@@ -1,4 +1,4 @@
-"""The clients that were seen and the rules of now, looked up as the findings about rules need them."""
+"""The clients that were seen and the present rules, indexed as the findings about rules query them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from kquota_spark.model.quotas.quota_types import QuotaKey, QuotaType
 from kquota_spark.model.quotas.resolve import resolve
 
 ANY_NAME = "kquota-any-name-without-a-rule"
-"""Stands for a user or client id that no rule names."""
+"""Placeholder for a user or client id that no rule names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What one (user, client id) sent or read of one quota type."""
+    """The amount that one (user, client id) sent or read under one quota type."""
 
     user: str
     client_id: str
@@ -27,7 +27,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """The quotas of one entity now, and since when they are like that."""
+    """The present quotas of one entity, and the time from which they hold (epoch ms)."""
 
     entity: Entity
     quotas: Mapping[QuotaKey, float]
@@ -35,7 +35,7 @@ class Rule:
 
 
 class Governing(NamedTuple):
-    """The rule that governs somebody, its level and its limit; all None where nothing does."""
+    """The rule that governs a client, its level and its limit; all None if no rule governs it."""
 
     entity: Entity | None
     level: int | None
@@ -44,7 +44,7 @@ class Governing(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """Everything that the rules are held against; `problems` are names of nodes with what is wrong with them."""
+    """Everything with which the rules are compared; `problems` maps names of nodes to what is wrong with them."""
 
     seen: Sequence[Seen]
     rules: Sequence[Rule]
@@ -52,7 +52,10 @@ class Observed:
     to_ms: int
     problems: Mapping[str, str]
     is_sampled: bool = False
-    """Some of it is told by JMX alone, which names buckets and not who is inside: nobody is known to be absent."""
+    """Whether some of it comes from JMX alone, which names buckets and not the clients in them.
+
+    Then no client is known to be absent.
+    """
 
     quotas: dict[Entity, Mapping[QuotaKey, float]] = field(init=False, repr=False)
     of_user: dict[str, list[Seen]] = field(init=False, repr=False)
@@ -62,7 +65,7 @@ class Observed:
     _answers: dict[tuple[str, str, QuotaKey], Governing] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Index what is looked up once for each rule and client."""
+        """Build the indexes for the queries that come once per rule and client."""
         of_user: dict[str, list[Seen]] = {}
         of_client_id: dict[str, list[Seen]] = {}
         for one in self.seen:
@@ -76,12 +79,12 @@ class Observed:
             object.__setattr__(self, name, index)
 
     def resolved(self, one: Seen) -> Governing:
-        """What governs a client now."""
+        """The rule that governs a client now."""
         return self.answer(one.user, one.client_id, one.quota_type.key)
 
     def answer(self, user: str, client_id: str, key: QuotaKey) -> Governing:
-        """What governs any name now."""
-        # Names without a rule are governed alike, and there may be very many; an empty name is like no other.
+        """The rule that governs any user and client id now."""
+        # Names without a rule are governed alike, and there may be very many. An empty name is a case of its own.
         user, client_id = (
             name if not name or name in named else ANY_NAME
             for name, named in zip((user, client_id), self._named, strict=True)
@@ -94,7 +97,7 @@ class Observed:
         return answer
 
     def named_by(self, entity: Entity) -> Sequence[Seen]:
-        """Clients that an entity might name, by the rarer of its names."""
+        """Clients that an entity might name: those with its client id, else those with its user, else all."""
         if isinstance(entity.client_id, str):
             return self.of_client_id.get(entity.client_id, ())
         return self.of_user.get(entity.user, ()) if isinstance(entity.user, str) else self.seen

@@ -1,9 +1,9 @@
-"""Two sets of quotas held against each other by effect: who gets another limit, or shares it with others.
+"""Comparison of two sets of quotas by effect: which clients get another limit, or share it with others.
 
-A difference of texts may change nothing (a rule that others come before), and one line may change it for everybody.
-So clients are resolved among both sets as brokers do it: those that were seen, and those that the names of rules make
-possible. Another rule with the same limit and the same bucket is no difference; another bucket is one, even if the
-number stays.
+A difference between the texts may change nothing, because other rules come before, and one line may change every limit.
+So clients are resolved in both sets, as brokers do it: those that were seen, and those that the names in rules make
+possible. Another rule with the same limit and the same bucket is not a difference. Another bucket is one, even if the
+limit stays the same.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _IP = IpQuotaKey.CONNECTION_CREATION_RATE
 
 
 class Identity(NamedTuple):
-    """Who is governed: a user with a client id, or an address; None is any name without a rule of its own.
+    """The governed client: a user with a client id, or an address; None is any name without a rule of its own.
 
-    Of an address both others are None, of a client the address is; all three None is any address.
+    For an address, user and client id are None. For a client, the address is None. All three None is any address.
     """
 
     user: str | None = None
@@ -34,14 +34,14 @@ class Identity(NamedTuple):
 
     @classmethod
     def of(cls, entity: AnyEntity) -> Identity:
-        """Whom an entity names."""
+        """The identity that an entity names."""
         if isinstance(entity, IpEntity):
             return cls(ip=_named(entity.ip))
         return cls(_named(entity.user), _named(entity.client_id))
 
 
 class Governs(NamedTuple):
-    """The limit, the rule that gives it, and the bucket that it is shared in; no limit without a rule."""
+    """The limit, the rule that sets it, and the bucket for which it holds; without a rule there is no limit."""
 
     limit: float | None
     rule: AnyEntity | None
@@ -50,7 +50,7 @@ class Governs(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EffectChange:
-    """What an identity gets before and after, and what it used of late; `is_seen` is False for those only possible."""
+    """The limits of an identity before and after, and its recent use; `is_seen` is False if it is only possible."""
 
     identity: Identity
     quota_type: str
@@ -62,22 +62,22 @@ class EffectChange:
 
     @property
     def is_other_bucket(self) -> bool:
-        """Whether it shares its limit with others than before."""
+        """Whether the identity shares its limit with other clients than before."""
         return self.before.bucket != self.after.bucket
 
 
 def one_spelling(quotas: QuotaSet) -> QuotaSet:
-    """The set with each address in the one spelling that brokers compare."""
+    """The set with each address in the spelling that brokers compare."""
     return {by_address(one) if isinstance(one, IpEntity) else one: values for one, values in quotas.items()}
 
 
 def text_edits(before: QuotaSet, after: QuotaSet) -> list[QuotaEdit]:
-    """The edits that make one set of the other; spellings of addresses are none."""
+    """The edits that turn `before` into `after`; another spelling of the same address is not an edit."""
     return list(edits_between(one_spelling(before), one_spelling(after), keep_others=False))
 
 
 def effect_changes(before: QuotaSet, after: QuotaSet, seen: Iterable[Seen] = ()) -> list[EffectChange]:
-    """Who gets something else: those seen by what they used, then those that are only possible."""
+    """The identities that get another limit or bucket: those seen, most used first, then those only possible."""
     before, after = one_spelling(before), one_spelling(after)
     edits = text_edits(before, after)
     edited: dict[QuotaKey, set[Entity]] = {}
@@ -106,7 +106,7 @@ def _of_seen(
     used: dict[tuple[str, str, QuotaType], tuple[int, int]] = {}
     for one in seen:
         used[one.user, one.client_id, one.quota_type] = (one.amount, one.throttled_ms)
-        # Whoever sends anything is under a request quota too.
+        # A client that sends anything is under a request quota too.
         used.setdefault((one.user, one.client_id, QuotaType.REQUEST), (0, 0))
     for (user, client_id, quota_type), (amount, throttled_ms) in used.items():
         entities = edited.get(quota_type.key)
@@ -121,7 +121,7 @@ def _of_seen(
 def _possible(
     before: QuotaSet, after: QuotaSet, key: QuotaKey, entities: set[Entity]
 ) -> Iterator[EffectChange]:
-    """A change for each kind of client that the edited rules name; one that tells no more than another is left out."""
+    """A change for each kind of client that the edited rules name, without those that repeat another change."""
     quota_type = next(one for one in QuotaType if one.key is key)
     names = _ClientIds.of(before, after, key)
     told: set[tuple[object, ...]] = set()
@@ -140,7 +140,7 @@ def _possible(
 
 
 class _ClientIds(NamedTuple):
-    """Client ids in the names of rules: in pairs by user, and those whose rules for any user have the same limits."""
+    """Client ids in the names of rules: those in pairs, by user, and groups that have equal limits for any user."""
 
     of_user: Mapping[str, set[str]]
     alike: Sequence[Sequence[str]]
@@ -162,10 +162,10 @@ class _ClientIds(NamedTuple):
 
 
 def _identities(entity: Entity, names: _ClientIds) -> Iterator[Identity]:
-    """Clients that an entity's rule could decide for, one of each kind.
+    """Clients that the rule of an entity could govern, one of each kind.
 
-    Whatever the rule of a default or of a client id does, it does to those for whom no rule of their user comes first:
-    to brokers they are all like a user without a rule. Client ids are alike if their rules have the same limits.
+    The rule of a default or of a client id governs only clients that have no rule of their user before it. Brokers
+    treat all of these like a user without a rule. Client ids are alike if their rules have the same limits.
     """
     user = entity.user if isinstance(entity.user, str) else None
     if isinstance(entity.client_id, str):
@@ -180,7 +180,7 @@ def _identities(entity: Entity, names: _ClientIds) -> Iterator[Identity]:
 
 
 def _governs(quotas: QuotaSet, identity: Identity, key: AnyKey) -> Governs:
-    """What governs an identity among quotas of which each address is in the one spelling."""
+    """The rule that governs an identity; each address in `quotas` has the spelling of `one_spelling`."""
     if isinstance(key, IpQuotaKey):
         return _governs_ip(quotas, identity.ip)
     user, client_id = (ANY_NAME if name is None else name for name in identity[:2])

@@ -1,7 +1,7 @@
-"""The quota tree: every rule below the part of Kafka's configuration that it stands in, with what it governed.
+"""The quota tree: every rule below its part of Kafka's configuration, with the traffic that it governed.
 
-Users, then the client ids below each user, then client ids alone, then ips. A rule that governed in the stretch and is
-gone now is in the tree as well.
+The order is users, the client ids below each user, client ids alone, then ips. A rule that governed during the period
+and was removed since is in the tree as well.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from kquota_spark.model.quotas.quota_types import CONNECTION, AnyKey, IpQuotaKey
 
 @dataclass(frozen=True, slots=True)
 class Hits:
-    """What a rule governed; `bucket_seconds` counts a bucket of a broker in a second.
+    """The traffic that a rule governed; `bucket_seconds` counts each bucket of each broker once per second.
 
-    Requests, amount and throttles are None where only JMX tells of it: its samples have none of them.
+    Requests, amount and throttle time are None where JMX is the only source: its samples contain none of them.
     """
 
     requests: int | None = 0
@@ -31,7 +31,7 @@ class Hits:
 
 
 class Mark(Enum):
-    """What stands out about a key of a node."""
+    """A remark about a key of a node."""
 
     DEFAULT = "default"
     DEAD = "dead"
@@ -42,7 +42,7 @@ class Mark(Enum):
 
 @dataclass(frozen=True, slots=True)
 class KeyUse:
-    """One key of a node; `value` is None where it was removed since it governed."""
+    """One key of a node; `value` is None if the key was removed after it governed."""
 
     key: AnyKey
     value: float | None
@@ -53,7 +53,7 @@ class KeyUse:
 
 @dataclass(slots=True)
 class Node:
-    """A part of the tree; without `entity` a heading."""
+    """A part of the tree; without `entity` it is a heading or the parent of other nodes."""
 
     name: Name
     entity: AnyEntity | None = None
@@ -62,7 +62,10 @@ class Node:
 
     @property
     def weight(self) -> tuple[int, int]:
-        """The most requests, then seconds, that one of its keys governed: a request counts under several types."""
+        """The most requests, then bucket seconds, that one of its keys governed.
+
+        The keys are not added up, because one request counts under several types.
+        """
         return max(((use.hits.requests or 0, use.hits.bucket_seconds) for use in self.keys), default=(0, 0))
 
 
@@ -70,23 +73,23 @@ RuleKey = tuple[AnyEntity, AnyKey]
 
 
 class Idle(NamedTuple):
-    """Keys of rules that limit nobody: those of names that were not seen, and those that others come before."""
+    """Keys of rules that limit nobody: `dead` if the names were not seen, `shadowed` if other rules come before."""
 
     dead: Collection[RuleKey] = ()
     shadowed: Mapping[RuleKey, tuple[str, ...]] = {}
 
 
 def quota_type_of(key: AnyKey) -> str:
-    """What tables call the type that a key limits."""
+    """The name that tables use for the type that a key limits."""
     if isinstance(key, IpQuotaKey):
         return CONNECTION
     return next(one.value for one in QuotaType if one.key is key)
 
 
 def quota_tree(quotas: QuotaSet, hits: Mapping[RuleKey, Hits] | None, idle: Idle) -> list[Node]:
-    """The headings users, clients and ips, each with its nodes by level and name; empty ones are left out.
+    """The headings users, clients and ips, each with its nodes by level and name; empty headings are left out.
 
-    `hits` is what each rule governed; None if nothing is known of that.
+    `hits` is the traffic that each rule governed, None if that is not known.
     """
     users, clients, ips = Node("users"), Node("clients"), Node("ips")
     of_user: dict[Name, Node] = {}
@@ -125,7 +128,7 @@ def _use(rule: RuleKey, value: float | None, hits: Mapping[RuleKey, Hits] | None
 
 
 def _is_looked_at(entity: AnyEntity, hits: Mapping[RuleKey, Hits]) -> bool:
-    """Connections are not in the request log: without samples of JMX nothing is known of rules of ips."""
+    """Whether the data can show hits of this entity: connections are not in the request log, only in JMX samples."""
     return isinstance(entity, Entity) or any(isinstance(one, IpEntity) for one, _ in hits)
 
 
@@ -134,9 +137,10 @@ def _parts(entity: AnyEntity) -> tuple[Name, ...]:
 
 
 class Line(NamedTuple):
-    """A node as it is shown: how deep, and whether it is the last of its siblings, at each depth down to it.
+    """One printed line of the tree.
 
-    Without a node it stands for `more` siblings that are not shown.
+    `is_last` has one entry per depth down to the node: whether the part at that depth is the last of its siblings.
+    Without a node, the line represents `more` siblings that are not shown.
     """
 
     node: Node | None
@@ -145,7 +149,7 @@ class Line(NamedTuple):
 
 
 def lines(tree: Iterable[Node], limit: int | None) -> Iterator[Line]:
-    """The tree from top to bottom, most requests first; `limit` counts nodes with quotas, None is all."""
+    """The tree from top to bottom, most requests first; `limit` is the most nodes with quotas, None for all."""
     tree = list(tree)
     ranked = sorted(
         (node for heading in tree for node in _nodes(heading) if node.entity is not None),

@@ -1,4 +1,4 @@
-"""What governs a request at a moment of the past: rules and callbacks, joined with the time for which they hold.
+"""The quota that governs a request at a past time: rules and callbacks, joined with the period in which they hold.
 
 In reading order: govern, callback_governor, traffic.
 """

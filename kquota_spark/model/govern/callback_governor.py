@@ -1,4 +1,4 @@
-"""Hosts a quota callback as a broker does, at any moment of the past: quotas and metadata as of the event."""
+"""Hosts a quota callback as a broker does, for any past time: with the quotas and metadata of that time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kquota_spark.model.quotas.resolve import Bucket
 from kquota_spark.model.quotas.rules import RuleBook, RuleStretch
 from kquota_spark.model.replay.causes import Governing
 
-_KEPT_INSTANCES = 16  # of one broker: requests come nearly in order of time, but those of all brokers in turn
+_KEPT_INSTANCES = 16  # per broker, because brokers alternate; the requests of each are nearly in order
 _KEPT_ANSWERS = 50_000
 _Identity = tuple[QuotaType, Principal, str]
 
@@ -24,9 +24,8 @@ _Identity = tuple[QuotaType, Principal, str]
 class CallbackGovernor:
     """A `Governor` that asks a callback.
 
-    All time is cut where a quota or a leader changed; each broker has an instance of its own for each piece,
-    with the quotas and leaders of that piece. So an answer depends on the moment alone, not on the order in
-    which moments are asked for.
+    Time is divided wherever a quota or a leader changed. Each broker has its own instance for each piece of time, with
+    the quotas and leaders of that piece. So an answer depends on the time alone, not on the order of the questions.
     """
 
     def __init__(
@@ -46,16 +45,23 @@ class CallbackGovernor:
 
     @property
     def coverage(self) -> RequestCoverage:
-        """Everybody, as soon as there is a request quota."""
+        """Every client, if there is any request quota."""
         return self._coverage
 
     def govern(
         self, broker_id: int, quota_type: QuotaType, principal: Principal, client_id: str, time_ms: int
     ) -> Governed:
-        """See `Governor`.
+        """The quota that governs a request, by the callback; see `Governor`.
+
+        Args:
+            broker_id: the broker that serves the request; each broker has its own instances of the callback.
+            quota_type: the type of quota that is asked for.
+            principal: type and raw name of the user.
+            client_id: raw client id.
+            time_ms: time of the request, epoch ms.
 
         Raises:
-            CallbackError: the callback is broken; there is no verdict then.
+            CallbackError: the callback failed or gave an invalid answer; then there is no verdict.
         """
         piece = bisect_right(self._starts_ms, time_ms) - 1
         of_broker = self._hosts.setdefault(broker_id, {})
@@ -67,7 +73,7 @@ class CallbackGovernor:
         return host.governed(quota_type, principal, client_id)
 
     def close(self) -> None:
-        """Give all instances back."""
+        """Close all instances of the callback."""
         for of_broker in self._hosts.values():
             while of_broker:
                 of_broker.popitem()[1].calls.call("close")
@@ -84,7 +90,7 @@ class CallbackGovernor:
 
 
 class _Host:
-    """One instance with what it was told, and the answers that it gave."""
+    """One instance of the callback, with the quotas that it was given and its answers."""
 
     def __init__(self, calls: _Calls, from_ms: int, to_ms: int | None, in_force: list[RuleStretch]) -> None:
         self.calls = calls
@@ -95,7 +101,7 @@ class _Host:
         self._governed: dict[_Identity, Governed] = {}
 
     def feed(self) -> None:
-        """Tell it all quotas."""
+        """Give the callback all quotas in force."""
         for rule in self._in_force:
             for quota_type in QuotaType:
                 value = rule.values.get(quota_type.key)
@@ -119,14 +125,14 @@ class _Host:
         tags = self.calls.quota_metric_tags(quota_type, principal, client_id)
         limit = self.calls.quota_limit(quota_type, tags)
         is_request = quota_type is QuotaType.REQUEST
-        # Of a request quota the others, and of those the request quota.
+        # For a request quota these are all other types; for any other type, the request quota.
         others = [other for other in QuotaType if (other is QuotaType.REQUEST) is not is_request]
         has_request_quota = any(
             self.calls.quota_limit(other, self.calls.quota_metric_tags(other, principal, client_id))
             is not None
             for other in others
         )
-        # An empty tag is no tag in JMX; the callback itself gets back all that it gave.
+        # JMX leaves out empty tags. The callback itself gets back all tags that it gave.
         kept = tuple(sorted((name, value) for name, value in tags.items() if value))
         bucket = Bucket(tags.get(USER_TAG, ""), tags.get(CLIENT_ID_TAG, ""), kept)
         governing = Governing(limit, self._from_ms, self._to_ms, has_request_quota)
@@ -136,7 +142,7 @@ class _Host:
 
 
 class _Calls:
-    """The calls into code that is not ours: what goes wrong in there becomes one clear error."""
+    """Calls into the callback's code, which is not ours; any failure in it is raised as one `CallbackError`."""
 
     def __init__(self, new_callback: Callable[[], QuotaCallback], name: str) -> None:
         self.name = name

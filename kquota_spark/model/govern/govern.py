@@ -1,4 +1,4 @@
-"""What governs a request at a moment: a resolution, joined with the time for which it holds; and whom to measure."""
+"""The quota that governs a request at a time, with the period in which it holds; and the clients to measure."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from kquota_spark.model.replay.causes import Governing
 
 @dataclass(frozen=True, slots=True)
 class RequestCoverage:
-    """Whose thread time is measured: that of everybody, or of the users and client ids that are named.
+    """The clients that need a measure of thread time: all, or the users and client ids that are named.
 
-    Every request of a client counts for its request quota, so measuring everybody would double the work of an audit in
-    which few or none have one. The answer leaves out when a quota held, and takes the user of a pair for the pair: it
-    may name a client too many, never one too few.
+    Every request of a client counts for its request quota. Measuring all clients would double the work of an audit in
+    which few or none have such a quota. The coverage ignores when a quota held, and takes the user of a pair for the
+    pair. So it may include a client too many, never one too few.
     """
 
     is_everyone: bool = False
@@ -41,7 +41,7 @@ class RequestCoverage:
 
 
 def request_coverage(book: RuleBook) -> RequestCoverage:
-    """By Kafka's own resolution."""
+    """The coverage by Kafka's own resolution."""
     carriers = list(_carriers(book))
     client_only = [entity.client_id for entity in carriers if not isinstance(entity.user, str)]
     return RequestCoverage(
@@ -52,7 +52,7 @@ def request_coverage(book: RuleBook) -> RequestCoverage:
 
 
 def callback_coverage(book: RuleBook) -> RequestCoverage:
-    """With a callback any quota may be anybody's."""
+    """The coverage with a callback: all clients if there is any request quota, because it may apply to any client."""
     return RequestCoverage(is_everyone=any(True for _ in _carriers(book)))
 
 
@@ -66,13 +66,13 @@ STATIC_DEFAULT_RULES = {
     QuotaType.PRODUCE: "quota.producer.default",
     QuotaType.FETCH: "quota.consumer.default",
 }
-"""How the rule of level 9 is called: by the broker's own property."""
+"""Name of the rule of level 9: the broker property that sets it."""
 _KEPT_ANSWERS = 50_000
-"""Random client ids must not fill the memory."""
+"""Maximum number of answers in memory: random client ids must not fill it."""
 
 
 class Governed(NamedTuple):
-    """A bucket and what limits it, for as long as `governing` is valid."""
+    """A bucket and the limit on it, for as long as `governing` is valid."""
 
     bucket: Bucket
     governing: Governing
@@ -80,45 +80,45 @@ class Governed(NamedTuple):
     rule: str | None
     rule_version: int | None
     certain_from_ms: int = 0
-    """Before this, what held before may still have been in force: the quotas come from a source that is polled."""
+    """Time (epoch ms) before which the previous quotas may still have been in force: the source is polled."""
 
     @property
     def relied_on(self) -> Governing:
-        """`governing`, valid from when it is sure to hold."""
+        """`governing`, valid only from the time at which it certainly holds."""
         if self.certain_from_ms <= self.governing.valid_from_ms:
             return self.governing
         return self.governing._replace(valid_from_ms=self.certain_from_ms)
 
     def holds_at(self, time_ms: int) -> bool:
-        """Whether nothing that could matter changed between this answer and `time_ms`."""
+        """Whether this answer also holds at `time_ms` (epoch ms): no quota that could matter changed in between."""
         until_ms = self.governing.valid_to_ms
         return self.governing.valid_from_ms <= time_ms and (until_ms is None or time_ms < until_ms)
 
 
 class Governor(Protocol):
-    """Answers for requests of any broker and time."""
+    """A source of the governing quota for requests of any broker and time."""
 
     def govern(
         self, broker_id: int, quota_type: QuotaType, principal: Principal, client_id: str, time_ms: int
     ) -> Governed:
-        """What governs a request.
+        """The quota that governs a request.
 
         Args:
-            broker_id: that serves the request; a callback may give each broker another limit.
-            quota_type: whose quota is asked for.
+            broker_id: the broker that serves the request; a callback may give each broker another limit.
+            quota_type: the type of quota that is asked for.
             principal: type and raw name of the user.
-            client_id: raw.
-            time_ms: of the request, epoch ms; the quotas of then count.
+            client_id: raw client id.
+            time_ms: time of the request, epoch ms; the quotas of that time count.
         """
 
     @property
     def coverage(self) -> RequestCoverage:
-        """Whom a request quota could cover."""
+        """The clients that a request quota could cover."""
 
 
 @dataclass(frozen=True, slots=True)
 class RuleGovernor:
-    """Kafka's own resolution; `static_defaults` are those of brokers up to 2.8, by type."""
+    """A `Governor` by Kafka's own resolution; `static_defaults` are those of brokers up to 2.8, by type."""
 
     book: RuleBook
     static_defaults: Mapping[QuotaType, float] = field(default_factory=dict)
@@ -130,7 +130,7 @@ class RuleGovernor:
         init=False, default_factory=dict, repr=False, compare=False
     )
     _named: frozenset[object] = field(init=False, repr=False, compare=False)
-    """Users and client ids that a quota names; the empty name is taken for one, because defaults do not reach it."""
+    """Users and client ids that a quota names; the empty name counts as one, because defaults do not reach it."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "coverage", request_coverage(self.book))
@@ -140,7 +140,15 @@ class RuleGovernor:
     def govern(
         self, broker_id: int, quota_type: QuotaType, principal: Principal, client_id: str, time_ms: int
     ) -> Governed:
-        """See `Governor`; the broker and the principal's type make no difference."""
+        """The quota that governs a request; see `Governor`.
+
+        Args:
+            broker_id: makes no difference here.
+            quota_type: the type of quota that is asked for.
+            principal: type and raw name of the user; the type makes no difference.
+            client_id: raw client id.
+            time_ms: time of the request, epoch ms; the quotas of that time count.
+        """
         user = principal[1]
         if user not in self._named and client_id not in self._named:
             return self._of_stranger(quota_type, user, client_id, time_ms)
@@ -153,7 +161,7 @@ class RuleGovernor:
         return found
 
     def _of_stranger(self, quota_type: QuotaType, user: str, client_id: str, time_ms: int) -> Governed:
-        """What governs a client that no quota names: the same for all of them but the names of the bucket."""
+        """The quota of a client that no quota names: equal for all such clients, except for the bucket's names."""
         found = self._of_strangers.get(quota_type)
         if found is None or not found.holds_at(time_ms):
             found = self._of_strangers[quota_type] = self.explain(quota_type, user, client_id, time_ms)[0]
@@ -161,7 +169,7 @@ class RuleGovernor:
         return Governed(bucket, *found[1:])
 
     def limit_of(self, quota_type: QuotaType, bucket: Bucket, time_ms: int) -> Governed:
-        """The limit of a bucket by its tags alone, as the broker asks for it: the second stage of a resolution."""
+        """The limit of a bucket by its tags alone: the second stage of the broker's resolution."""
         in_force = {
             entity: stretch
             for entity in candidates(bucket.user, bucket.client_id)
@@ -181,16 +189,16 @@ class RuleGovernor:
     def explain(
         self, quota_type: QuotaType, user: str, client_id: str, time_ms: int
     ) -> tuple[Governed, Resolution]:
-        """What governs a request, and the walk that found it.
+        """The quota that governs a request, and the walk that found it.
 
-        The validity is that of everything looked at, not of the winner alone: an edit at a more specific level
-        ends it too.
+        The answer is valid while all rules on the walk are, not only the winner: an edit at a more specific level also
+        ends it.
 
         Args:
-            quota_type: whose quota is asked for.
+            quota_type: the type of quota that is asked for.
             user: raw name, empty for none.
-            client_id: raw.
-            time_ms: of the request, epoch ms; the quotas of then count.
+            client_id: raw client id.
+            time_ms: time of the request, epoch ms; the quotas of that time count.
         """
         stretches: dict[Entity, RuleStretch] = {}
         for entity in candidates(user, client_id):
@@ -205,7 +213,7 @@ class RuleGovernor:
         static_default = self.static_defaults.get(quota_type)
         found = resolve(user, client_id, quota_type.key, quotas_of, static_default=static_default)
         if quota_type is QuotaType.REQUEST:
-            # Any at all, whether it wins or not: it could be the throttle that the broker logged.
+            # Any other quota counts, whether it wins or not: the throttle that the broker logged could be its own.
             keys = {key for stretch in stretches.values() for key in stretch.values or ()}
             has_other = bool(keys - {QuotaKey.REQUEST_PERCENTAGE}) or bool(self.static_defaults)
         else:
@@ -223,12 +231,12 @@ class RuleGovernor:
 
 
 def certain_from_of(in_force: Iterable[RuleStretch]) -> int:
-    """From when on all of them are sure to be in force; 0 if it is known of each when it came."""
+    """The time (epoch ms) from which all rules are certainly in force; 0 if the start of each is known exactly."""
     return max((rule.certain_from_ms or 0 for rule in in_force), default=0)
 
 
 def rule_name(found: Resolution, quota_type: QuotaType) -> str | None:
-    """The rule as tables and people name it."""
+    """The name of the rule in tables and reports; None if no rule governs."""
     if found.level == STATIC_DEFAULT_LEVEL:
         return STATIC_DEFAULT_RULES[quota_type]
     return None if found.entity is None else str(found.entity)

@@ -1,4 +1,4 @@
-"""Stored usage, governed and by bucket: what a replay of the past begins with."""
+"""Stored usage by bucket, each part with the quota that governed it: the input of a replay."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def stretches_of(
     clock_ahead_ms: int = 0,
     gaps: Mapping[int, Gaps] | None = None,
 ) -> dict[BrokerBucket, list[Stretch]]:
-    """Traffic by bucket, governed as of its time.
+    """Traffic by bucket, each part with the quota of its time.
 
     Args:
-        traffic: in no order.
+        traffic: rows of usage, in any order.
         governor: the quotas over time.
         clock_ahead_ms: how far the broker's clock is ahead of the one that stamped the quotas.
-        gaps: by broker, periods for which its log lacks something that a ring remembers, see `Governing`.
+        gaps: by broker, periods (epoch ms) for which its log lacks something that a ring remembers, see `Governing`.
     """
     gaps = gaps or {}
     kept: dict[tuple[int, QuotaType, Principal, str], Governed] = {}

@@ -1,4 +1,4 @@
-"""What the broker's quotas and its throttled clients do about each kind of request.
+"""How the broker's quotas and its throttled clients treat each kind of request.
 
 Source: Kafka's `ApiKeys`, the handlers in `KafkaApis`, and `shouldClientThrottle` of each response class.
 """
@@ -9,7 +9,7 @@ from enum import IntEnum
 
 
 class Api(IntEnum):
-    """Kinds of requests by their number in the protocol (`ApiKeys`): those that a quota treats differently."""
+    """Kinds of requests that quotas treat differently, by their number in the protocol (`ApiKeys`)."""
 
     PRODUCE = 0
     FETCH = 1
@@ -62,13 +62,13 @@ CLIENT_HOLDS_BACK_FROM = {
     Api.DELETE_TOPICS: 2,
     Api.CREATE_PARTITIONS: 1,
 }
-"""The first version of each API whose clients wait out a throttle by themselves (KIP-219)."""
+"""The first version of each API at which clients wait out a throttle by themselves (KIP-219)."""
 
 
 def is_request_quota_exempt(api: int, *, acks: int = -1, is_follower: bool = False) -> bool:
     """Whether a request's thread time is charged to nobody.
 
-    So are the brokers' own requests, fetches of followers, and produce requests without an answer (acks 0).
+    This holds for the brokers' own requests, fetches of followers, and produce requests without a response (acks 0).
     """
     return api in _EXEMPT or (api == Api.PRODUCE and acks == 0) or (api == Api.FETCH and is_follower)
 

@@ -1,4 +1,4 @@
-"""How one broker is set up, as far as verdicts depend on it."""
+"""The settings of one broker on which verdicts depend."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NUMBERS = {
     "num_network_threads": "num.network.threads",
 }
 KAFKA_KEYS = (*_NUMBERS.values(), IBP, CALLBACK)
-"""The broker settings that are asked for."""
+"""The broker settings that are requested."""
 
 _UNLIMITED = 2**63 - 1
 _DEFAULTED = "DEFAULT_CONFIG"
@@ -29,7 +29,7 @@ _DEFAULTED = "DEFAULT_CONFIG"
 
 @dataclass(frozen=True, slots=True)
 class BrokerConfig:
-    """Settings of one broker; None where it does not have or tell them. Fields are columns of `broker_configs`."""
+    """Settings of one broker; None where it does not have or report them. Fields are columns of `broker_configs`."""
 
     broker_id: int | None
     version: str
@@ -48,20 +48,20 @@ class BrokerConfig:
 
     @property
     def sample_ring(self) -> RingVariant:
-        """The ring of its release."""
+        """The sample ring of the broker's release."""
         return RingVariant.of_version(self.version)
 
 
 def described_config(
     broker_id: int, found: Mapping[str, Mapping[str, str | None]], speaks_like: str, *, has_zookeeper: bool
 ) -> BrokerConfig:
-    """What a broker's answer to DescribeConfigs says.
+    """The settings in a broker's answer to DescribeConfigs.
 
     Args:
-        broker_id: whose.
-        found: by Kafka's key, `value` and `config_source`; empty if it may not be asked.
-        speaks_like: the release that its API versions are those of, e.g. 3.9.
-        has_zookeeper: whether it offers what only brokers in ZooKeeper mode do.
+        broker_id: id of the broker.
+        found: `value` and `config_source` by Kafka's key; empty if asking the broker is not allowed.
+        speaks_like: the release that has the broker's API versions, e.g. 3.9.
+        has_zookeeper: whether the broker offers what only brokers in ZooKeeper mode do.
     """
 
     def value(key: str) -> str | None:
@@ -77,5 +77,5 @@ def described_config(
 
 
 def _number(text: str | None) -> int | None:
-    """Kafka's "not set" of the static defaults is the largest number there is."""
+    """The number, None if not set: for static defaults Kafka reports that as the largest number (2^63 - 1)."""
     return None if text is None or int(text) == _UNLIMITED else int(text)

@@ -1,4 +1,4 @@
-"""How the broker makes one throttle of two quotas, and how much it lets a fetch read.
+"""How the broker combines the throttles of two quotas, and how much it lets a fetch read.
 
 Source: the produce and fetch handlers in Kafka's `KafkaApis`, `RequestHandlerHelper`.
 """
@@ -15,7 +15,7 @@ _INT_MAX = 2**31 - 1
 
 
 class Applied(NamedTuple):
-    """What happens to a request: the throttle, and the manager whose delay queue and throttle-time metric get it."""
+    """The throttle of a request, and the quota manager that has it in its delay queue and throttle-time metric."""
 
     throttle_ms: int
     by: QuotaType | None
@@ -25,7 +25,7 @@ NOT_THROTTLED = Applied(0, None)
 
 
 def combined(own: QuotaType, own_ms: int, request_ms: int) -> Applied:
-    """The longer of a quota's own throttle and the request quota's; on a tie it is the request quota's."""
+    """The longer of the own quota's throttle and the request quota's; on a tie, the request quota's."""
     if own_ms > 0 and own_ms > request_ms:
         return Applied(own_ms, own)
     return Applied(request_ms, QuotaType.REQUEST) if request_ms > 0 else NOT_THROTTLED
@@ -37,7 +37,7 @@ def does_cap_fetch(version: str) -> bool:
 
 
 def fetch_max_bytes(requested_bytes: int, limit_per_s: float | None, config: RateConfig) -> int:
-    """Most bytes that the broker reads for a fetch: (N - 1) windows of its limit, so that one fetch can pass.
+    """The most bytes that the broker reads for a fetch: (N - 1) windows of its limit, so that one fetch can pass.
 
     A first record batch larger than that is still sent whole (KIP-74).
     """
@@ -48,5 +48,5 @@ def fetch_max_bytes(requested_bytes: int, limit_per_s: float | None, config: Rat
 
 
 def _to_int(value: float) -> int:
-    """Java's cast from double to int: NaN is 0, and what does not fit the nearest that does."""
+    """Cast a double to int as Java does: NaN becomes 0, a value out of range the nearest int."""
     return 0 if math.isnan(value) else int(max(-_INT_MAX - 1, min(value, _INT_MAX)))

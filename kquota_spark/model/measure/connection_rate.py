@@ -1,4 +1,4 @@
-"""Limits on new connections: of an address, a listener and the broker (KIP-612).
+"""Limits on new connections of an address, a listener and the broker (KIP-612).
 
 Source: Kafka's `SocketServer.ConnectionQuotas`.
 """
@@ -16,7 +16,7 @@ UNLIMITED_PER_S = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """Connections per second: max.connection.creation.rate of broker and listeners; of addresses, the ip quotas.
+    """Limits in connections per second: max.connection.creation.rate of broker and listeners, ip quotas of addresses.
 
     `inter_broker_listener` is not subject to the broker's limit if there is another listener.
     """
@@ -37,10 +37,10 @@ class ConnectionLimits:
 
 
 class ConnectionRates:
-    """Rates of one broker (`ConnectionQuotas`). Call `accept`, and `serve` once its wait is over.
+    """Connection rates of one broker (`ConnectionQuotas`). Call `accept`, then `serve` once that wait is over.
 
     Args:
-        limits: may be replaced at any time; what was recorded stays.
+        limits: the limits; they may be replaced at any time, and recorded connections stay.
         config: quota.window.num and .window.size.seconds; a delay is at most one window.
     """
 
@@ -52,7 +52,7 @@ class ConnectionRates:
         self._ips: dict[str, FloatRing] = {}
 
     def accept(self, listener: str, time_ms: int) -> int:
-        """Ms for which the acceptor waits with a new connection, and with all that come after it on the listener."""
+        """How long (ms) the acceptor delays a new connection, and all that come after it on the listener."""
         throttle_ms = 0
         if self.limits.is_under_broker_limit(listener):
             throttle_ms = self._record(self._broker, self.limits.broker, time_ms)
@@ -60,9 +60,9 @@ class ConnectionRates:
         return max(throttle_ms, self._record(of_listener, self.limits.listeners[listener], time_ms))
 
     def serve(self, listener: str, ip: str, time_ms: int) -> int:
-        """0 if the connection is served; otherwise it is held for so many ms and then closed.
+        """0 if the connection is served; otherwise the time (ms) after which the broker closes it unserved.
 
-        A refused connection is taken back from all three rates. An address without a limit is not measured.
+        A refused connection is un-recorded from all three rates. An address without a limit is not measured.
         """
         limit = self.limits.of_ip(ip)
         if limit == UNLIMITED_PER_S:

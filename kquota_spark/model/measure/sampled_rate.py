@@ -1,12 +1,12 @@
 """The broker's rate measure: a ring of samples that open on events, not on the clock.
 
 Source: Kafka's `SampledStat`, `WindowedSum`, `Rate`. Brokers from 3.8.0 keep N+1 samples and purge one when its
-*last event* is N windows old; up to 3.7 they kept N and purged by *start*. Two rings have these rules:
-`SampleRing` for bytes, whose running integer sum is exact and constant work per event, and `FloatRing` for
-amounts that are fractions.
+*last event* is N windows old. Up to 3.7 they kept N and purged by *start*. Two rings have these rules: `SampleRing`
+for bytes, with a running integer sum that is exact and takes constant work per event, and `FloatRing` for amounts that
+are fractions.
 
 A window is at least 1 ms long (Kafka 3.3 and later). Before, only N = 1 differed: the window of a fresh sample was
-0 ms, the rate infinite and the throttle time, infinity * 0, rounded to 0. That is not modelled.
+0 ms, the rate infinite and the throttle time, infinity * 0, rounded to 0. The model does not have that case.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ class RateConfig:
     name: str = field(init=False, repr=False, compare=False)
     """Short text for tables, e.g. `3.8+/11x1000ms`."""
     lengths: tuple[bool, int, int, int, int] = field(init=False, repr=False, compare=False)
-    """Whether a sample is purged by its last event, the number of places, and in ms one sample, N, and N - 1."""
+    """Whether a sample is purged by its last event; the number of places; the ms of one sample, of N, of N - 1."""
     first_window_ms: int = field(init=False, repr=False, compare=False)
-    """The window that a ring measures at its first event."""
+    """The window (ms) that a ring measures at its first event."""
 
     def __post_init__(self) -> None:
-        # Asked for once per bucket and second.
+        # Computed once, because each bucket reads them once per second.
         num, size_ms = self.num_samples, self.window_ms
         is_by_last_event = self.variant is RingVariant.FROM_3_8
         lengths = is_by_last_event, num + is_by_last_event, size_ms, num * size_ms, (num - 1) * size_ms
@@ -76,12 +76,12 @@ class RateConfig:
 
     @property
     def horizon_ms(self) -> int:
-        """After this long without an event a ring equals a new one."""
+        """The time (ms) without an event after which a ring equals a new one."""
         return (self.num_samples + 1) * self.window_ms
 
 
 RingState = tuple[int, list[int], list[int], list[int]]
-"""Current place, values, starts, last events."""
+"""The current place, then the values, starts and last events of the samples (epoch ms)."""
 
 
 Amounts = TypeVar("Amounts", int, float)
@@ -90,8 +90,8 @@ Amounts = TypeVar("Amounts", int, float)
 class _Samples(Generic[Amounts]):
     """Samples of one sensor: when they open and when they are purged.
 
-    A sample is one place of three lists: its value, its start and its last event; `current` is the place in
-    use. Lists of numbers, because their sums and minima cost a tenth of those over objects.
+    A sample is one place of three lists: its value, its start and its last event; `current` is the place in use.
+    These are lists of numbers, because their sums and minima cost a tenth of those over objects.
     """
 
     __slots__ = ("_basis_ms", "_expire_ms", "_last_ms", "_oldest_start_ms", "_opens_at_ms", "_padded_ms",
@@ -114,18 +114,18 @@ class _Samples(Generic[Amounts]):
 
     @property
     def last_event_ms(self) -> int:
-        """When the newest sample was last used; 0 before its first event."""
+        """When the newest sample was last used (epoch ms); 0 before the first event."""
         return max(self._last_ms, default=0)
 
     def _index(self) -> None:
-        """Cache what changes only when a sample opens or is purged; the first event opens one."""
+        """Cache the values that change only when a sample opens or is purged; the first event opens one."""
         if not self._starts_ms:
             self._opens_at_ms = self._oldest_start_ms = 0
             self._purge_at_ms = self._expire_ms
             return
         self._opens_at_ms = self._starts_ms[self.current] + self._window_ms
         self._oldest_start_ms = min(self._starts_ms)
-        # A sample's last event only moves on, so this is a lower bound until the next call.
+        # The last event of a sample only moves forward, so this is a lower bound until the next call.
         self._purge_at_ms = min(self._basis_ms) + self._expire_ms
 
     def _open(self, time_ms: int) -> None:
@@ -149,17 +149,21 @@ class _Samples(Generic[Amounts]):
 
 
 class SampleRing(_Samples[int]):
-    """Samples of one bandwidth sensor; goes on from a `state`. Times must not go back from one `record` to the next.
+    """Samples of one bandwidth sensor, continued from a `state`. Times must not decrease from one `record` to the next.
 
     Examples:
-        15 MB at once are measured over 10 s, because missing windows count as empty ones:
+        By default a ring is that of a broker from 3.8 on, with 11 windows of 1 s. 15 MB at once are measured over 10 s,
+        because missing windows count as empty ones:
 
         >>> from kquota_spark.model import RateConfig, SampleRing, throttle_time_ms
-        >>> ring = SampleRing(RateConfig())  # 11 windows of 1 s, a broker from 3.8 on
+        >>> ring = SampleRing(RateConfig())
         >>> window_ms = ring.record(15_000_000, time_ms=0)
         >>> ring.total, window_ms
         (15000000, 10000)
-        >>> throttle_time_ms(ring.total, window_ms, 1_000_000.0)  # 15 s of quota in 10 s
+
+        That is 15 s of a quota of 1 MB/s in a window of 10 s:
+
+        >>> throttle_time_ms(ring.total, window_ms, 1_000_000.0)
         5000
     """
 
@@ -172,29 +176,29 @@ class SampleRing(_Samples[int]):
 
     @property
     def state(self) -> RingState:
-        """What another ring needs to go on from here: current place, values, starts, last events."""
+        """The state from which another ring can continue: current place, values, starts, last events."""
         return self.current, self._values, self._starts_ms, self._last_ms
 
     @property
     def memory(self) -> object:
-        """The samples, oldest place first: two rings that measure alike may number them differently."""
+        """The samples, oldest place first: two rings that measure the same may number them differently."""
         lists = (self._values, self._starts_ms, self._last_ms)
         return [values[self.current :] + values[: self.current] for values in lists]
 
     @property
     def last_ms(self) -> int | None:
-        """Time of the last event; None before the first."""
+        """Time of the last event (epoch ms); None before the first."""
         return self._last_ms[self.current] if self._last_ms else None
 
     @property
     def oldest(self) -> int:
-        """Amount in the oldest sample, which is the next to be purged; 0 while there is only one."""
+        """Amount in the oldest sample, which is purged next; 0 while there is only one."""
         if len(self._starts_ms) < 2:
             return 0
         return self._values[self._starts_ms.index(self._oldest_start_ms)]
 
     def record(self, amount: int, time_ms: int) -> int:
-        """Record an event, then measure as the broker does, the event included.
+        """Record an event, then measure as the broker does, with the event included.
 
         Returns:
             The length of the measured window in ms; the amount in it is `total`.
@@ -202,13 +206,13 @@ class SampleRing(_Samples[int]):
         return self.record_all((amount,), (time_ms,))[1][0]
 
     def record_all(self, amounts: Iterable[int], times_ms: Iterable[int]) -> tuple[list[int], list[int]]:
-        """Record events in order, measuring after each.
+        """Record events in order, and measure after each.
 
-        The hot loop of the audit: state that changes with each event is in local variables, and written back
-        where a sample opens or ends, which is rare.
+        This is the hot loop of the audit. State that changes with each event is in local variables, and is written
+        back only where a sample opens or ends, which is rare.
 
         Returns:
-            After each event the amount in the window, and the window's length in ms.
+            For each event, the amount in the window after it, and the window's length in ms.
         """
         totals, windows_ms = [], []
         padded_ms, size_ms = self._padded_ms, self._window_ms
@@ -228,7 +232,7 @@ class SampleRing(_Samples[int]):
             last_ms = time_ms
             elapsed_ms = time_ms - oldest_ms
             if elapsed_ms < padded_ms:
-                # Windows that are missing count as empty ones.
+                # Missing windows count as empty ones.
                 elapsed_ms = padded_ms + elapsed_ms % size_ms
             totals.append(total)
             windows_ms.append(elapsed_ms or 1)
@@ -242,10 +246,10 @@ class SampleRing(_Samples[int]):
         self.total += amount
 
     def _turn(self, time_ms: int) -> None:
-        """What comes before the amount of an event: another sample, and the end of those that are too old."""
+        """Prepare the ring for an event: open the next sample if it is time, and purge those that are too old."""
         if time_ms >= self._opens_at_ms:
             self._open_next(time_ms)
-        # The current sample's last event is this one, so it is not too old, whatever the others are.
+        # This is the last event of the current sample, so that sample is not too old, whatever the others are.
         self._last_ms[self.current] = time_ms
         if time_ms >= self._purge_at_ms:
             self._purge(time_ms)
@@ -253,7 +257,7 @@ class SampleRing(_Samples[int]):
             self.total = sum(self._values)
 
     def _open_next(self, time_ms: int) -> None:
-        """`_open` and `_index` in one, looking only at what changed: half the cost."""
+        """Do `_open` and `_index` in one, only for the values that change: half the cost."""
         size = len(self._starts_ms)
         following = (self.current + 1) % self._slots
         if following < size:
@@ -270,10 +274,10 @@ class SampleRing(_Samples[int]):
 
 
 class FloatRing(_Samples[float]):
-    """Samples of a sensor whose amounts are doubles, added up in the order in which the broker adds them.
+    """Samples of a sensor that measures doubles, added up in the order in which the broker adds them.
 
-    Slower than `SampleRing`, and the broker's own steps one by one: `add` is `Sensor.record` without a quota
-    check, which measures nothing and therefore purges nothing; a negative amount un-records.
+    It is slower than `SampleRing`, and takes the broker's own steps one by one. `add` is `Sensor.record` without a
+    quota check: it measures nothing and therefore purges nothing. A negative amount un-records.
     """
 
     __slots__ = ("total",)
@@ -281,10 +285,10 @@ class FloatRing(_Samples[float]):
     def __init__(self, config: RateConfig) -> None:
         super().__init__(config, 0, [], [], [])
         self.total = 0.0
-        """Amount in the window that `record` has measured."""
+        """Amount in the window that `record` measured last."""
 
     def record(self, amount: float, time_ms: int) -> int:
-        """Record an event, then measure as the broker does, the event included; see `SampleRing.record`."""
+        """Record an event, then measure as the broker does, with the event included; see `SampleRing.record`."""
         self.add(amount, time_ms)
         self.total, window_ms = self.measure(time_ms)
         return window_ms
@@ -298,14 +302,14 @@ class FloatRing(_Samples[float]):
         self._last_ms[self.current] = time_ms
 
     def measure(self, time_ms: int) -> tuple[float, int]:
-        """Amount in the window and the window's length in ms, as `Rate` pads it."""
+        """The amount in the window, and the window's length in ms as `Rate` pads it."""
         total, elapsed_ms = self.measure_unpadded(time_ms)
         if elapsed_ms < self._padded_ms:
             return total, self._padded_ms + elapsed_ms % self._window_ms
         return total, elapsed_ms if elapsed_ms > 0 else 1
 
     def measure_unpadded(self, time_ms: int) -> tuple[float, int]:
-        """Amount in the window, and ms since its oldest sample opened; the first call opens one if need be."""
+        """The amount in the window, and ms since its oldest sample opened; opens a sample if there is none."""
         if not self._starts_ms:
             self._open(time_ms)
             self._index()

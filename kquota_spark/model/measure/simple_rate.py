@@ -1,4 +1,4 @@
-"""Replication quotas: a rate without padding, and traffic that is left out instead of made to wait."""
+"""Replication quotas: a rate without padding, and partitions that are left out of fetches instead of delayed."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from kquota_spark.model.measure.throttle_time import rate_per_s
 class ReplicationRate:
     """Rate of leader or follower replication (Kafka's `SimpleRate`, `ReplicationQuotaManager`).
 
-    The window is the time since the oldest sample, but at least one sample's length: missing windows do not
-    count as empty ones, so a burst is above its limit at once.
+    The window is the time since the oldest sample, but at least the length of one sample. Missing windows do not count
+    as empty ones, so a burst is above its limit at once.
     """
 
     __slots__ = ("_ring",)
@@ -23,7 +23,7 @@ class ReplicationRate:
         self._ring.add(amount_bytes, time_ms)
 
     def rate_per_s(self, time_ms: int) -> float:
-        """Bytes per second at this moment."""
+        """Bytes per second at `time_ms` (epoch ms)."""
         total, elapsed_ms = self._ring.measure_unpadded(time_ms)
         return rate_per_s(total, max(elapsed_ms, self._ring.config.window_ms))
 

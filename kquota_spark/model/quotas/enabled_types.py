@@ -1,7 +1,7 @@
-"""Which kinds of entities a broker's quota manager has ever seen: they choose its short cuts.
+"""The kinds of entities that a broker's quota manager has ever seen, which select its short cuts.
 
-Source: `quotaTypesEnabled` of Kafka's `ClientQuotaManager`. The bits are set by every update, a removal too,
-and stay until the broker restarts; from 4.1 on (KAFKA-19282) the last entity of a kind takes its bit along.
+Source: `quotaTypesEnabled` of Kafka's `ClientQuotaManager`. Every update sets the bits, also a removal, and they stay
+until the broker restarts. From 4.1 on (KAFKA-19282), removing the last entity of a kind clears its bit.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ class EnabledTypes(IntFlag):
     USER = 2
     USER_CLIENT_ID = 4
     MIXED = 7
-    """The full walk; what is assumed where the broker's history is not known. All mixes resolve alike."""
+    """The full walk, assumed if the broker's history is not known. All mixes resolve in the same way."""
 
 
 class QuotaMetadata(Enum):
-    """Where brokers keep quotas; decides which managers an update reaches."""
+    """Where brokers keep quotas, which decides which managers an update reaches."""
 
     ZOOKEEPER = "zookeeper"
     """Every update of an entity sets the bit in all four managers (`UserConfigHandler`)."""
     KRAFT = "kraft"
-    """Only the manager of the key is told (`ClientQuotaMetadataManager`)."""
+    """An update reaches only the manager of its key (`ClientQuotaMetadataManager`)."""
 
 
 def type_of(entity: Entity) -> EnabledTypes:
@@ -52,11 +52,11 @@ def enabled_types(
     """The bits of one manager.
 
     Args:
-        changes: edits since the broker's start, and at its start the quotas that it found.
-        quota_type: the manager.
+        changes: the quotas that the broker found at its start, as edits, then the edits since.
+        quota_type: the type of the manager.
         metadata: ZooKeeper or KRaft mode.
-        is_sticky: brokers up to 4.0; newer ones forget a kind with its last entity.
-        has_static_default: `quota.producer.default` or `quota.consumer.default` is set for this manager.
+        is_sticky: whether bits stay, as in brokers up to 4.0; newer ones clear the bit of a kind with its last entity.
+        has_static_default: whether `quota.producer.default` or `quota.consumer.default` is set for this manager.
     """
     bits = EnabledTypes.CLIENT_ID if has_static_default else EnabledTypes.NONE
     present: set[Entity] = set()

@@ -1,4 +1,4 @@
-"""Who a quota is set for: entities, the eight levels of users and client ids, and their names in ZooKeeper.
+"""The entities that have quotas, the eight levels of users and client ids, and their names in ZooKeeper.
 
 Source: Kafka's `ClientQuotaManager` (class comment: order of precedence), `IpConfigHandler`, `ZkData`.
 """
@@ -74,11 +74,11 @@ class Entity:
 class IpEntity:
     """Clients at one address, or at any address without a quota of its own (KIP-612).
 
-    `ip` is the address or host name as it was set. Unlike the names of users it is not sanitised in ZooKeeper:
-    brokers resolve the node's name as it stands, so `%3A%3A1` is no address to them.
+    `ip` is the address or host name as it was set. Unlike names of users, it is not sanitised in ZooKeeper. Brokers
+    resolve the unchanged name of the node, so `%3A%3A1` is not an address to them.
 
     Raises:
-        ValueError: the name cannot be that of a node, or reads as the default's.
+        ValueError: the name cannot be the name of a node, or equals the default's.
     """
 
     ip: str | Default
@@ -89,7 +89,7 @@ class IpEntity:
 
     @property
     def level(self) -> None:
-        """None: ips are not in the precedence of users and client ids."""
+        """None, because ips are not in the precedence of users and client ids."""
         return
 
     def __str__(self) -> str:
@@ -101,7 +101,7 @@ AnyEntity = Entity | IpEntity
 
 
 def parse_entity(text: str) -> AnyEntity:
-    """The entity of a canonical name; `str` is the way back.
+    """The entity of a canonical name; `str` is the inverse.
 
     Raises:
         ValueError: the text is not `users/U`, `clients/C`, `users/U/clients/C` or `ips/I`.
@@ -113,7 +113,7 @@ def parse_entity(text: str) -> AnyEntity:
 
 
 LEVELS = tuple(product(("named", "default", "absent"), repeat=2))[:-1]
-"""(user, client id) of each level, most specific first; none lacks both."""
+"""(user, client id) of each level, most specific first; no level lacks both."""
 
 
 def _kind(name: Name) -> str:

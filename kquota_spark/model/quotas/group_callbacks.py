@@ -1,7 +1,7 @@
-"""Two quota callbacks ready for use: one quota for a group of users, flat or scaled by partition leaders.
+"""Two quota callbacks ready for use: one quota for a group of users, fixed or scaled by partition leaders.
 
-They follow the example that comes with Kafka's own tests (`GroupedUserQuotaCallback`): users and topics of a
-group share the part of their names before a separator. Options: `separator` (default `_`).
+They follow the example in Kafka's own tests (`GroupedUserQuotaCallback`): the names of users and topics of a group
+share the part before a separator. Option: `separator` (default `_`).
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ GROUP_TAG = "group"
 class GroupedUserCallback(QuotaCallback):
     """One bucket for all users of a group, whatever their client ids.
 
-    A group's limit is the quota of a user entity whose name begins with it, e.g. `pay_`; that of the entity
-    named by the separator alone, `_`, holds for groups without one. A user whose name has no separator is in
-    no group and has no limit. Quotas of other entities than users by name are not looked at.
+    The limit of a group is the quota of a user entity with a name that begins with the group, e.g. `pay_`. The quota of
+    the entity named by the separator alone, `_`, holds for groups without one. A user with no separator in the name is
+    in no group and has no limit. The callback ignores quotas of all entities except users by name.
     """
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class GroupedUserCallback(QuotaCallback):
     def quota_metric_tags(
         self, quota_type: QuotaType, principal: Principal, client_id: str
     ) -> Mapping[str, str]:
-        """`group`, or nothing where no limit holds: all unlimited traffic shares one bucket."""
+        """The tag `group`, or no tag if there is no limit: all unlimited traffic shares one bucket."""
         group = self._group_of(principal.name)
         if group is None or self.quota_limit(quota_type, {GROUP_TAG: group}) is None:
             return {}
@@ -51,13 +51,13 @@ class GroupedUserCallback(QuotaCallback):
         return self._quotas.get((quota_type, "")) if limit is None else limit
 
     def update_quota(self, quota_type: QuotaType, quota_entity: Entity, new_value: float) -> None:
-        """Take the quota of a user as its group's."""
+        """Set the quota of a user as the quota of its group."""
         group = self._group_of_entity(quota_entity)
         if group is not None:
             self._quotas[quota_type, group] = new_value
 
     def remove_quota(self, quota_type: QuotaType, quota_entity: Entity) -> None:
-        """Forget it."""
+        """Remove the quota of the user's group."""
         group = self._group_of_entity(quota_entity)
         if group is not None:
             self._quotas.pop((quota_type, group), None)
@@ -72,10 +72,10 @@ class GroupedUserCallback(QuotaCallback):
 
 
 class PartitionBasedCallback(GroupedUserCallback):
-    """A group's limit is its share of a cluster-wide quota: that of the partitions which this broker leads.
+    """A callback that limits a group to a share of a cluster-wide quota, by the partitions that this broker leads.
 
-    The group's topics are those whose names begin like its users' names. A broker that leads none of n
-    partitions gets 1/n of the quota, so that its clients are not locked out. The request quota is not scaled.
+    The names of the group's topics begin like the names of its users. A broker that leads none of n partitions gets a
+    share of 1/n, so that its clients are not locked out. The request quota is not scaled.
     """
 
     def __init__(self) -> None:
@@ -89,14 +89,14 @@ class PartitionBasedCallback(GroupedUserCallback):
         self._broker_id = int(configs["broker.id"])
 
     def quota_limit(self, quota_type: QuotaType, metric_tags: Mapping[str, str]) -> float | None:
-        """The group's quota times its share."""
+        """The group's quota times the share of this broker."""
         limit = super().quota_limit(quota_type, metric_tags)
         if limit is None or quota_type is QuotaType.REQUEST:
             return limit
         return limit * self._share.get(metric_tags[GROUP_TAG], 1.0)
 
     def update_cluster_metadata(self, cluster: ClusterMetadata) -> bool:
-        """Count partitions and leaders again; true if a share is another than before."""
+        """Count partitions and leaders again; true if any share changed."""
         partitions: Counter[str] = Counter()
         led: Counter[str] = Counter()
         for (topic, _), leader in cluster.leaders.items():

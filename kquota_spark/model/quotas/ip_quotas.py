@@ -1,6 +1,6 @@
-"""Which quota governs the connections from an address: its own, the default, or none.
+"""The quota that governs connections from an address: its own, the default, or none.
 
-Source: Kafka's `ConnectionQuotas`, `IpConfigHandler` (KIP-612). Independent of the quotas of users and client ids.
+Source: Kafka's `ConnectionQuotas`, `IpConfigHandler` (KIP-612). It is independent of quotas of users and client ids.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kquota_spark.model.quotas.quota_types import AnyKey
 
 @dataclass(frozen=True, slots=True)
 class IpResolution:
-    """The limit in force, in connections per second, and the entity it comes from; None where nothing limits."""
+    """The limit in force (connections per second) and the entity that sets it; both None if there is no limit."""
 
     entity: IpEntity | None = None
     limit: float | None = None
@@ -27,10 +27,10 @@ def resolve_ip(ip: str, limit_of: Callable[[IpEntity], float | None]) -> IpResol
 
     Args:
         ip: the address of the client, in any spelling.
-        limit_of: the quota of an entity, None if it has none; asked for entities as `by_address` spells them.
+        limit_of: gives the quota of an entity, None if it has none; it gets entities as `by_address` spells them.
 
     Raises:
-        ValueError: `ip` is no IPv4 or IPv6 address.
+        ValueError: `ip` is not an IPv4 or IPv6 address.
     """
     for entity in (IpEntity(_spelled(ip)), IpEntity(DEFAULT)):
         limit = limit_of(entity)
@@ -40,10 +40,10 @@ def resolve_ip(ip: str, limit_of: Callable[[IpEntity], float | None]) -> IpResol
 
 
 def by_address(entity: IpEntity) -> IpEntity:
-    """The entity in the one spelling of its address: brokers keep these quotas by address, not by name.
+    """The entity with the standard spelling of its address: brokers keep these quotas by address, not by name.
 
-    A host name stays as it is and so matches no address here: each broker resolves it for itself. So does
-    `127.1`, which Java takes for 127.0.0.1.
+    A host name stays unchanged and so matches no address here, because each broker resolves it by itself. `127.1` stays
+    unchanged too, although Java reads it as 127.0.0.1.
     """
     if entity.ip is DEFAULT:
         return entity
@@ -54,10 +54,10 @@ def by_address(entity: IpEntity) -> IpEntity:
 
 
 def in_spelling_of(quotas: QuotaSet, others: Iterable[AnyEntity]) -> QuotaSet:
-    """The set with each address as the others spell it: two spellings are two entries that overwrite each other.
+    """The set with each address as the others spell it: two spellings would be two entries that overwrite each other.
 
     Raises:
-        ValueError: two ips of the set are one address.
+        ValueError: two ips of the set are the same address.
     """
     spelled = {by_address(other): other for other in others if isinstance(other, IpEntity)}
     found: dict[AnyEntity, Mapping[AnyKey, float]] = {}
@@ -70,7 +70,7 @@ def in_spelling_of(quotas: QuotaSet, others: Iterable[AnyEntity]) -> QuotaSet:
 
 
 def _spelled(ip: str) -> str:
-    """As Java reads addresses: IPv6 may stand in brackets, a scope does not count, mapped IPv4 is IPv4."""
+    """The address as Java reads it: IPv6 may be in brackets, a scope is ignored, mapped IPv4 is IPv4."""
     address = IPv6Address(ip[1:-1]) if ip.startswith("[") and ip.endswith("]") else ip_address(ip)
     mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
     return str(mapped or address).partition("%")[0]

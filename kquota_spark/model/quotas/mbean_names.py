@@ -25,7 +25,7 @@ _ESCAPED = re.compile(r"\\(.)")
 
 @dataclass(frozen=True, slots=True)
 class MBeanName:
-    """A name in its parts; the values of tags are what the broker put in, without JMX's quotes."""
+    """The parts of a name; the values of tags are those that the broker set, without JMX's quotes."""
 
     domain: str
     type: str
@@ -44,10 +44,10 @@ def mbean_name(group: str, tags: Mapping[str, str]) -> str:
 
 
 def parse_mbean_name(text: str) -> MBeanName:
-    """Take a name apart. Its properties may stand in any order: collectors sort them.
+    """Split a name into its parts. Its properties may be in any order, because collectors sort them.
 
     Raises:
-        ValueError: the text is no name of one MBean (patterns are none), or has no type.
+        ValueError: the text is not the name of one MBean (a pattern is not), or has no type.
     """
     domain, colon, properties = text.partition(":")
     tags: dict[str, str] = {}
@@ -74,7 +74,7 @@ def tagged_bucket(tags: Mapping[str, str]) -> Bucket | None:
     """The bucket that tags name; None for tags that Kafka's own callback does not make.
 
     Raises:
-        ValueError: the user is no sanitised name.
+        ValueError: the user is not a sanitised name.
     """
     if not tags.keys() <= {USER_TAG, CLIENT_ID_TAG}:
         return None
@@ -82,10 +82,10 @@ def tagged_bucket(tags: Mapping[str, str]) -> Bucket | None:
 
 
 def unquoted(value: str) -> str:
-    """The value of a property as the broker put it in. One that begins with a quote was quoted by JMX.
+    """The value of a property as the broker set it. A value that begins with a quote was quoted by JMX.
 
     Raises:
-        ValueError: it was quoted, and a part of it is gone.
+        ValueError: the value was quoted, and a part of it is missing.
     """
     if not value.startswith('"'):
         return value

@@ -1,4 +1,4 @@
-"""Names of users and client ids as Kafka writes them into ZooKeeper nodes and JMX, and back.
+"""Names of users and client ids as Kafka writes them into ZooKeeper nodes and JMX, and the inverse.
 
 Source: Kafka's `Sanitizer`, which is Java's `URLEncoder` and `URLDecoder` in UTF-8 with two changes.
 """
@@ -15,18 +15,18 @@ _FULL_WIDTH_LETTERS = "\uff21\uff22\uff23\uff24\uff25\uff26\uff41\uff42\uff43\uf
 
 
 def sanitise(name: str) -> str:
-    """A name as Kafka writes it: form encoding, then `+` as %20 and `*` as %2A; a lone surrogate becomes `?`."""
+    """The name as Kafka writes it: form encoding, then `+` as %20 and `*` as %2A; a lone surrogate becomes `?`."""
     return quote(name, safe=".-_", errors="replace").replace("~", "%7E")
 
 
 def desanitise(text: str) -> str:
-    """The name behind a sanitised text; form decoding, so a raw `+` is a blank.
+    """The name of a sanitised text, by form decoding, so a raw `+` is a space.
 
-    What no sanitiser wrote is read as the broker reads it: bytes that are not UTF-8 become U+FFFD, and a byte
-    may be written in any way that Java's `Integer.parseInt` takes for hexadecimal, such as %+1.
+    Text that no sanitiser wrote is read as the broker reads it. Bytes that are not UTF-8 become U+FFFD. A byte may be
+    written in any way that Java's `Integer.parseInt` reads as hexadecimal, such as %+1.
 
     Raises:
-        ValueError: a % without such a byte behind it; Kafka refuses nothing else.
+        ValueError: a % without such a byte after it; Kafka refuses nothing else.
     """
     return _ENCODED.sub(lambda found: _decoded(found[0]), text)
 
@@ -49,6 +49,6 @@ def _byte(text: str) -> int:
 def _digit(char: str) -> int:
     """Java's `Character.digit(char, 16)`: decimals of any script and full-width letters count; -1 for others."""
     if char > "\uffff":
-        return -1  # two chars in Java, and neither is a digit
+        return -1  # it is two chars in Java, and neither is a digit
     letter = ("abcdefABCDEF" + _FULL_WIDTH_LETTERS).find(char)
     return decimal(char, -1) if letter < 0 else 10 + letter % 6

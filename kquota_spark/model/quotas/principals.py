@@ -1,7 +1,7 @@
-"""Who sent a request, as brokers write it: `User:alice`.
+"""The sender of a request, as brokers write it: `User:alice`.
 
-Source: Kafka's `KafkaPrincipal`, `SecurityUtils.parseKafkaPrincipal`. Quotas look at the name alone: `User:a`
-and `Group:a` share a bucket.
+Source: Kafka's `KafkaPrincipal`, `SecurityUtils.parseKafkaPrincipal`. Quotas use only the name: `User:a` and `Group:a`
+share a bucket.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class Principal(NamedTuple):
-    """A principal's type, `User` unless a broker has a builder of its own, and its name; either may be empty."""
+    """Type and name of a principal; the type is `User` unless a broker has its own builder, and both may be empty."""
 
     type: str
     name: str

@@ -1,6 +1,6 @@
-"""All quotas of a cluster at one moment, the edits between two such sets, and which entities a question means.
+"""All quotas of a cluster at one time, the edits between two such sets, and filters of entities.
 
-What import, export, diff and the quota commands pass around; validity over time is `model.quotas.rules`.
+Import, export, diff and the quota commands pass these sets around; validity over time is in `model.quotas.rules`.
 Filters match as DescribeClientQuotas does (KIP-546; Kafka's `ClientQuotaFilter`, `ClientQuotasImage`).
 """
 
@@ -19,7 +19,7 @@ QuotaSet = Mapping[AnyEntity, Mapping[AnyKey, float]]
 
 
 class QuotaEdit(NamedTuple):
-    """One key of one entity: its value before and after; None is not set."""
+    """The values of one key of one entity before and after an edit; None means not set."""
 
     entity: AnyEntity
     key: AnyKey
@@ -30,7 +30,7 @@ class QuotaEdit(NamedTuple):
 def edits_between(before: QuotaSet, after: QuotaSet, *, keep_others: bool) -> Iterator[QuotaEdit]:
     """The edits that turn one set into another, by level, entity and key.
 
-    With `keep_others` keys and entities that `after` does not name are left alone; else they are removed.
+    With `keep_others`, keys and entities that `after` does not name are kept; otherwise they are removed.
     """
     for entity in sorted({*before, *after}, key=_order):
         has, wants = before.get(entity, {}), after.get(entity, {})
@@ -40,7 +40,7 @@ def edits_between(before: QuotaSet, after: QuotaSet, *, keep_others: bool) -> It
 
 
 def in_order(quotas: QuotaSet) -> list[AnyEntity]:
-    """The entities of a set as people read them: by level, most specific first, ips last; then by name."""
+    """The entities of a set in reading order: by level, most specific first and ips last, then by name."""
     return sorted(quotas, key=_order)
 
 
@@ -57,7 +57,7 @@ class EntityType(Enum):
 
 
 class AnyName(Enum):
-    """Any name, and the default."""
+    """The filter value that matches any name and the default."""
 
     ANY = "any"
 
@@ -68,10 +68,10 @@ _NOT_ALONE = "an ip stands alone, no entity has a user or client-id beside it"
 
 @dataclass(frozen=True, slots=True)
 class EntityFilter:
-    """What each type has to be: a name, the default or any; a strict filter takes entities with no other type.
+    """The required value of each type: a name, the default or any; a strict filter refuses entities with other types.
 
     Raises:
-        ValueError: an ip beside another type: no entity has both; or strict without any type.
+        ValueError: an ip together with another type, because no entity has both; or strict without any type.
     """
 
     parts: Mapping[EntityType, str | Default | AnyName] = field(default_factory=dict)
@@ -104,10 +104,10 @@ def parts_of(entity: AnyEntity) -> dict[EntityType, str | Default]:
 
 
 def entity_of(parts: Mapping[EntityType, str | Default]) -> AnyEntity:
-    """The entity of its parts.
+    """The entity that has these parts.
 
     Raises:
-        ValueError: no parts, an ip beside another, or no name of an ip.
+        ValueError: no parts, an ip together with another part, or an invalid ip.
     """
     if EntityType.IP in parts:
         if len(parts) > 1:

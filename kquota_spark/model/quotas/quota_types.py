@@ -1,4 +1,4 @@
-"""What a quota limits: the keys that operators set and the four managers that enforce them.
+"""The keys that operators set, and the four quota managers that enforce them.
 
 Source: Kafka's `QuotaConfig`, `ClientQuotaType`, `QuotaFactory`.
 """
@@ -8,10 +8,10 @@ from __future__ import annotations
 from enum import StrEnum
 
 IP_QUOTA_KEY = "connection_creation_rate"
-"""The one key of ip entities, connections per second (KIP-612)."""
+"""The only key of ip entities, in connections per second (KIP-612)."""
 
 CONNECTION = "connection"
-"""What tables call the type of quota that ip entities set; it has no manager and no request."""
+"""Name in tables for the type of quota that ip entities set; it has no manager and no requests."""
 
 
 class QuotaKey(StrEnum):
@@ -33,7 +33,7 @@ AnyKey = QuotaKey | IpQuotaKey
 
 
 def parse_key(text: str) -> AnyKey:
-    """The key of Kafka's spelling.
+    """The key with this spelling, as Kafka spells it.
 
     Raises:
         ValueError: there is no such key.
@@ -42,15 +42,15 @@ def parse_key(text: str) -> AnyKey:
 
 
 def not_above_zero(key: AnyKey, value: float | None) -> str | None:
-    """Kafka's words for a value that KRaft refuses; None if it takes it.
+    """Kafka's error text for a value that KRaft refuses; None if KRaft accepts it.
 
-    Brokers with ZooKeeper take a 0, and then throttle nobody: it is refused on every road.
+    Brokers in ZooKeeper mode accept 0, and a byte rate of 0 then throttles nobody. So every caller refuses it.
     """
     return None if value is None or value > 0 else f"Quota {key.value} must be greater than 0"
 
 
 class QuotaType(StrEnum):
-    """The broker's four quota managers; the value is what tables and options carry."""
+    """The broker's four quota managers; tables and options use the value."""
 
     PRODUCE = "produce"
     FETCH = "fetch"
@@ -66,4 +66,4 @@ class QuotaType(StrEnum):
 _KEYS = dict(zip(QuotaType, QuotaKey, strict=True))
 
 BANDWIDTH = (QuotaType.PRODUCE, QuotaType.FETCH)
-"""Types whose amounts the request log gives exactly: the replay judges these."""
+"""Types with exact amounts in the request log: the replay judges these."""

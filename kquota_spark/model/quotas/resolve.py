@@ -1,7 +1,7 @@
-"""Which quota governs a request, the bucket it shares, and why: Kafka's eight levels, per quota key.
+"""The quota that governs a request, its bucket, and the reason: Kafka's eight levels, per quota key.
 
-The broker resolves in two stages, and so does this: tags (the bucket) from a walk over the levels, then the
-limit from the tags alone. With an empty client id the two do not meet (KAFKA-13341). A default is a template
+This module resolves in two stages, as the broker does: the tags (the bucket) from a walk over the levels, then the
+limit from the tags alone. With an empty client id the two stages do not match (KAFKA-13341). A default is a template
 for many buckets, never one bucket.
 
 Source: `ClientQuotaManager`, `DefaultQuotaCallback`.
@@ -22,18 +22,18 @@ from kquota_spark.model.quotas.quota_types import AnyKey, QuotaKey
 Tags = tuple[tuple[str, str], ...]
 _Quotas = Mapping[QuotaKey, float] | Mapping[AnyKey, float] | None
 QuotasOf = Callable[[Entity], _Quotas]
-"""The quotas that an entity carries; None if there is no such entity."""
+"""Function that gives the quotas of an entity; None if there is no such entity."""
 
 STATIC_DEFAULT_LEVEL = 9
-"""`quota.producer.default` and `quota.consumer.default` of brokers up to 2.8, behind the eight levels."""
+"""Level of `quota.producer.default` and `quota.consumer.default` of brokers up to 2.8, after the eight levels."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """Who shares one quota sensor: the user and client-id tags; an empty tag is no tag.
+    """The clients that share one quota sensor, by user and client-id tags; an empty tag means no tag.
 
-    `custom_tags` are those of a quota callback of the operator's own, sorted by name; the user and client id
-    are then empty unless it uses these very tags.
+    `custom_tags` are the tags of the operator's own quota callback, sorted by name. The user and client id are then
+    empty, unless the callback uses exactly these tags.
     """
 
     user: str
@@ -42,7 +42,7 @@ class Bucket:
 
 
 class Standing(Enum):
-    """What became of a candidate."""
+    """The result for a candidate of the walk."""
 
     GOVERNS = "governs"
     ABSENT = "there is no such entity"
@@ -52,7 +52,7 @@ class Standing(Enum):
 
 
 class Step(NamedTuple):
-    """One candidate of the walk. At level 9 there is no entity: the limit is the broker's static default."""
+    """One candidate of the walk. Level 9 has no entity: its limit is the broker's static default."""
 
     level: int
     entity: Entity | None
@@ -62,9 +62,9 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """The limit in force, where it comes from, and the bucket; all but the bucket None where nothing limits.
+    """The limit in force, its source, and the bucket; without a limit, level, entity and limit are None.
 
-    `walk` holds every candidate in order of precedence, with what became of it.
+    `walk` contains every candidate in order of precedence, with its result.
     """
 
     bucket: Bucket
@@ -79,10 +79,10 @@ CLIENT_ONLY_LEVELS = (7, 8)
 _PAIR_LEVELS = (1, 2, 4, 5)
 
 
-# A resolution asks for them three times, and callers ask for one client among several sets of quotas.
+# Cached, because a resolution needs them three times, and callers resolve one client in several sets of quotas.
 @lru_cache(maxsize=256)
 def candidates(user: str, client_id: str) -> tuple[Entity, ...]:
-    """The entities that could govern (user, client id), most specific first; none has an empty name."""
+    """The entities that could govern (user, client id), most specific first; none has an empty client id."""
     users: dict[str, Name] = {"named": user, "default": DEFAULT, "absent": None}
     client_ids: dict[str, Name] = {"named": client_id, "default": DEFAULT, "absent": None}
     return tuple(
@@ -93,7 +93,7 @@ def candidates(user: str, client_id: str) -> tuple[Entity, ...]:
 
 
 def bucket_of_level(level: int | None, user: str, client_id: str) -> Bucket:
-    """The bucket that a level makes; traffic that no rule matches is recorded under its client id."""
+    """The bucket of a client at a level; traffic that no rule matches is recorded under its client id."""
     if level is None or level in CLIENT_ONLY_LEVELS or level == STATIC_DEFAULT_LEVEL:
         return Bucket("", client_id)
     return Bucket(user, "" if level in USER_ONLY_LEVELS else client_id)
@@ -102,13 +102,13 @@ def bucket_of_level(level: int | None, user: str, client_id: str) -> Bucket:
 def bucket_of(
     user: str, client_id: str, has_quota: Callable[[Entity], bool], enabled: EnabledTypes = EnabledTypes.MIXED
 ) -> Bucket:
-    """First stage: the tags of a request; see `resolve`. With a single kind enabled the broker does not walk at all.
+    """First stage: the tags of a request; see `resolve`. With a single kind enabled the broker skips the walk.
 
     Args:
         user: raw name, empty for none.
-        client_id: raw.
-        has_quota: whether any quota of this type is configured for an entity.
-        enabled: the kinds of entities that have quotas at all.
+        client_id: raw client id; may be empty.
+        has_quota: reports whether an entity has a quota of this type.
+        enabled: the kinds of entities that have any quotas.
     """
     if enabled in (EnabledTypes.NONE, EnabledTypes.CLIENT_ID):
         return Bucket("", client_id)
@@ -121,14 +121,14 @@ def bucket_of(
 
 
 def levels_of(bucket: Bucket) -> tuple[int, ...]:
-    """The levels at which the limit of a bucket is looked up, in order."""
+    """The levels at which the broker searches for the limit of a bucket, in order."""
     if bucket.user:
         return _PAIR_LEVELS if bucket.client_id else USER_ONLY_LEVELS
     return (*CLIENT_ONLY_LEVELS, STATIC_DEFAULT_LEVEL) if bucket.client_id else ()
 
 
 def governing_entity(bucket: Bucket, has_quota: Callable[[Entity], bool]) -> Entity | None:
-    """Second stage: the entity that gives a bucket its limit; None if none does."""
+    """Second stage: the entity that sets the limit of a bucket; None if none does."""
     reached = levels_of(bucket)
     for entity in candidates(bucket.user, bucket.client_id):
         if entity.level in reached and has_quota(entity):
@@ -145,21 +145,21 @@ def resolve(
     enabled: EnabledTypes = EnabledTypes.MIXED,
     static_default: float | None = None,
 ) -> Resolution:
-    """The whole answer for one request.
+    """Resolve the quota of one request, in both stages.
 
     Args:
         user: principal name, not sanitised.
         client_id: client id; may be empty.
         key: the quota key in question, or Kafka's spelling of it.
-        quotas_of: what each entity carries.
-        enabled: the broker's bit set.
+        quotas_of: gives the quotas of each entity.
+        enabled: the broker's bit set of enabled kinds.
         static_default: the broker's own default for this key (0.9 to 2.8), None if not set.
 
     Raises:
         ValueError: there is no such key.
 
     Examples:
-        A pair has no quota of its own, so the one of the user governs, and all clients of the user share it:
+        The pair has no quota of its own, so the user's quota governs, and all clients of the user share it:
 
         >>> from kquota_spark.model import Entity, QuotaKey, resolve
         >>> quotas = {Entity("alice"): {QuotaKey.PRODUCER_BYTE_RATE: 1e6}}

@@ -1,7 +1,7 @@
-"""Quotas over time: edits, the stretches between them, and what was in force at a given moment.
+"""Quotas over time: edits, the periods between them, and the quotas in force at a given time.
 
-Every time is an argument, in epoch milliseconds. A change carries the time of the edit; the moment from which
-brokers act on it is later by the apply lag, which `stretches` adds.
+Every time is an argument, in epoch milliseconds. A change has the time of its edit. Brokers apply it later, by the
+apply lag, which is added when edits are folded into periods.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from kquota_spark.model.quotas.entities import AnyEntity, Entity
 from kquota_spark.model.quotas.quota_types import AnyKey
 
 BEGINNING_MS = 0
-"""Stands for minus infinity: no Kafka log is older than 1970."""
+"""Epoch ms used as minus infinity: no Kafka log is older than 1970."""
 
 END_MS = 253_402_300_799_999
-"""End of the year 9999: Spark and Arrow hold no later time."""
+"""End of the year 9999 (epoch ms): Spark and Arrow cannot hold a later time."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuotaChange:
-    """One edit of one key of one entity; `value` is None when the key was removed.
+    """One edit of one key of one entity; `value` is None if the key was removed.
 
-    `changed_before_ms` is for a source that is polled: the edit came after `changed_at_ms`, when it was not there
-    yet, and before this, when it was. None: it came at `changed_at_ms`.
+    `changed_before_ms` is for a source that is polled: the poll at `changed_at_ms` did not show the edit yet, and the
+    poll at `changed_before_ms` did. If it is None, the edit came exactly at `changed_at_ms`.
     """
 
     entity: AnyEntity
@@ -38,7 +38,7 @@ class QuotaChange:
 
     @property
     def latest_ms(self) -> int:
-        """By when it was made at the latest."""
+        """The latest time at which the edit can have come (epoch ms)."""
         return self.changed_at_ms if self.changed_before_ms is None else self.changed_before_ms
 
 
@@ -46,8 +46,8 @@ class QuotaChange:
 class RuleStretch:
     """All quotas of one entity from `valid_from_ms` until `valid_to_ms`, exclusive; None is the end of time.
 
-    No values means that the entity had no quotas then. `version` is None before the first edit. Until
-    `certain_from_ms`, unless that is None, the stretch before may still have been in force.
+    Without values, the entity had no quotas in this period. `version` is None before the first edit. Until
+    `certain_from_ms`, unless that is None, the previous period may still have been in force.
     """
 
     entity: AnyEntity
@@ -59,10 +59,10 @@ class RuleStretch:
 
 
 def stretches(changes: Iterable[QuotaChange], *, apply_lag_ms: int = 0) -> list[RuleStretch]:
-    """Fold edits into stretches that cover all time, per entity, in the order of the entities' names.
+    """Fold edits into periods that cover all time, per entity, by level and name of the entity.
 
-    Edits of one entity are ordered by time, then version. Of several edits in one millisecond the last one
-    counts: the stretches between them would be empty.
+    Edits of one entity are ordered by time, then version. If several edits have the same millisecond, the last one
+    counts, because the periods between them would be empty.
     """
     edits: dict[AnyEntity, list[QuotaChange]] = {}
     for change in changes:
@@ -93,7 +93,7 @@ def _stretches_of(entity: AnyEntity, edits: list[QuotaChange], apply_lag_ms: int
 
 
 class RuleBook:
-    """Stretches of users and client ids in memory, looked up by entity and time. Iterates over its entities."""
+    """Periods of users and client ids in memory, indexed by entity and time; iterates over the entities."""
 
     __slots__ = ("_starts", "_stretches")
 
@@ -109,7 +109,7 @@ class RuleBook:
         }
 
     def at(self, entity: Entity, time_ms: int) -> RuleStretch | None:
-        """The stretch of an entity that holds `time_ms`; None for an entity that never had a quota."""
+        """The period of an entity that contains `time_ms`; None if there is none, as for an entity without quotas."""
         starts = self._starts.get(entity)
         if starts is None:
             return None
@@ -120,11 +120,11 @@ class RuleBook:
         return found if found.valid_to_ms is None or time_ms < found.valid_to_ms else None
 
     def of(self, entity: Entity) -> tuple[RuleStretch, ...]:
-        """All stretches of an entity, oldest first."""
+        """All periods of an entity, oldest first."""
         return tuple(self._stretches.get(entity, ()))
 
     def replaced(self, rules: Mapping[Entity, Sequence[RuleStretch]]) -> RuleBook:
-        """Another book: these entities have these stretches, none if there is none; the others keep theirs."""
+        """A new book in which these entities have these periods; one without any is left out, the others stay."""
         book = RuleBook()
         book._stretches, book._starts = self._stretches.copy(), self._starts.copy()
         for entity, found in rules.items():
@@ -147,7 +147,7 @@ class RuleBook:
 
 
 def with_values(book: RuleBook, added: Mapping[Entity, Mapping[AnyKey, float]]) -> RuleBook:
-    """The same quotas, but with these values of these entities at all times; their other keys stay as they are."""
+    """The same quotas, but with these values of these entities at all times; their other keys do not change."""
     rules = [rule for entity in book if entity not in added for rule in book.of(entity)]
     for entity, values in added.items():
         from_ms: int | None = BEGINNING_MS
@@ -162,9 +162,9 @@ def with_values(book: RuleBook, added: Mapping[Entity, Mapping[AnyKey, float]]) 
 
 
 MOST_SKEW_MS = 5_000
-"""Largest difference between the clocks of two hosts of the audit, ms."""
+"""Largest difference between the clocks of two hosts of the audit (ms)."""
 
 
 def is_ahead(time_ms: int, now_ms: int) -> bool:
-    """Whether a time that was written lies further ahead than clocks differ; a quota file's end of time does not."""
+    """Whether a written time is further in the future than clocks may differ; `END_MS` in a quota file is not."""
     return time_ms != END_MS and time_ms > now_ms + MOST_SKEW_MS

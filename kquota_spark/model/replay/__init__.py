@@ -1,4 +1,4 @@
-"""The broker's verdicts again, request by request, with how sure each is, and what they add up to.
+"""Replay of the broker's verdicts, request by request, with the certainty of each, and their sums.
 
 In reading order: shaken_ring, told_windows, causes, replay, agreement, mutation_replay, request_replay,
 decision, log_beginning.

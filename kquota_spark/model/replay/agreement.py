@@ -1,4 +1,4 @@
-"""How well the replay agrees with the broker: one tally for the offline command, the job and the reports."""
+"""How well the replay agrees with the broker: the counts that the offline command, the job and the reports share."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ NEAR_LIMIT = 0.05
 class Agreement:
     """Counts over verdicts.
 
-    `requests_judged` are those that could be compared with the broker and were certain; of them
-    `throttled_by_broker` and `throttled_by_model`, `agreeing`, and the two ways to be wrong. `uncertain`
-    ones are counted apart with how many of them differ (`uncertain_wrong`); `inferred` are throttled
-    fetches, `excluded` requests whose throttle may be another quota's. `throttle_errors_ms` holds replay minus logged
-    throttle where both throttled, judged requests only.
-
-    Of the uncertain ones `window_off` are so only because throttles before them told another window than the log's
-    times (`Cause.LOG_TIMES`). Whether the settings are the broker's is measured with them, or its own throttles
-    would hide that they are not.
+    * `requests_judged`: those that could be compared with the broker and were certain. `throttled_by_broker`,
+      `throttled_by_model`, `agreeing`, `false_positive`, `false_negative` and `near_limit` count only these.
+    * `uncertain`: counted separately, with those of them that differ (`uncertain_wrong`).
+    * `inferred`: throttled fetches.
+    * `excluded`: requests with a throttle that may come from another quota.
+    * `throttle_errors_ms`: replay minus logged throttle of judged requests, if both throttled.
+    * `window_off`: uncertain only because earlier throttles showed another window than the times in the log
+      (`Cause.LOG_TIMES`). They count when the settings are compared with the broker's. Otherwise the broker's own
+      throttles would hide that the settings differ.
     """
 
     requests_judged: int = 0
@@ -77,7 +77,7 @@ class Agreement:
                 self.window_off_false_negative += verdict.is_wrong and verdict.throttle_ms == 0
 
     def add_all(self, verdicts: Iterable[Verdict]) -> None:
-        """Count many. Most say alike that nothing is held back: they take no call each."""
+        """Count many verdicts. Most agree that nothing is throttled, and are counted without a call each."""
         quiet = 0
         for verdict in verdicts:
             _, governing, rate, _, throttle_ms, outcome, _, _ = verdict
@@ -99,7 +99,7 @@ class Agreement:
 
 
 def error_summary(errors_ms: Sequence[int]) -> dict[str, int | None]:
-    """Median, p90, p99 and max of the absolute errors (nearest rank); None where there are none."""
+    """Median, p90, p99 and max (ms) of the absolute errors, by nearest rank; None if there are no errors."""
     sizes = sorted(abs(error) for error in errors_ms)
 
     def rank(share: float) -> int | None:

@@ -1,4 +1,4 @@
-"""Why a verdict of the replay could be the other one, as far as its own moment, its neighbours and its rule tell."""
+"""Why a verdict of the replay could be the other one, as far as its time, its neighbours and its rule show."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kquota_spark.model.measure.sampled_rate import RateConfig
 from kquota_spark.model.replay.told_windows import MARGIN_MS
 
 RULE_EDGE_MS = 100
-"""Brokers act on an edit within about this long of the moment that the rules table gives."""
+"""Brokers apply an edit within about this time (ms) of its time in the rules table."""
 
 _INFINITE = float("inf")
 _SHARE_FETCH = int(PointKind.SHARE_FETCH)
@@ -33,13 +33,13 @@ class Cause(Enum):
 
 
 class Governing(NamedTuple):
-    """What limits a request: the limit (None: nothing), and the stretch of time in which it holds.
+    """The limit on a request (None: no limit), and the period in which it holds.
 
-    `has_request_quota` says that a request_percentage covers the client too: the throttle that the broker
-    logs is then the larger of two, so the bandwidth verdict cannot be compared with it. Where the request quota
-    itself is judged, it says that another quota may cover the client.
+    `has_request_quota` is true if a request_percentage covers the client too. The throttle in the broker's log is then
+    the larger of two, so the bandwidth verdict cannot be compared with it. Where the request quota itself is judged, it
+    is true if another quota may cover the client.
 
-    `gaps` are stretches of time (epoch ms, the end exclusive) for which the log has not all that a ring remembers.
+    `gaps` are periods (epoch ms, the end exclusive) for which the log lacks something that a ring remembers.
     """
 
     limit_per_s: float | None
@@ -50,9 +50,9 @@ class Governing(NamedTuple):
 
 
 def edge_of(governing: Governing, time_ms: int) -> Cause | None:
-    """Why nothing is certain at this moment: a gap in the log, or an edit of the quota in the same second.
+    """Why no verdict at `time_ms` is certain: a gap in the log, or an edit of the quota close by or in the same second.
 
-    The broker may still have acted on the quota before, or already on the one after.
+    The broker may still have used the quota before the edit, or already the one after it. None if there is no reason.
     """
     _, valid_from_ms, valid_to_ms, _, gaps = governing
     if gaps and any(from_ms <= time_ms < until_ms for from_ms, until_ms in gaps):
@@ -66,7 +66,7 @@ def edge_of(governing: Governing, time_ms: int) -> Cause | None:
 
 
 def may_have_edge(governing: Governing, first_ms: int, last_ms: int) -> bool:
-    """Whether `edge_of` may find something between two moments."""
+    """Whether `edge_of` may find a cause between two times (epoch ms)."""
     _, valid_from_ms, valid_to_ms, _, gaps = governing
     if gaps or (
         valid_from_ms and valid_from_ms > min(first_ms - RULE_EDGE_MS, first_ms // 1_000 * 1_000 - 1)
@@ -79,15 +79,15 @@ def may_have_edge(governing: Governing, first_ms: int, last_ms: int) -> bool:
 def are_far_below(
     totals: Sequence[int], amounts: Sequence[int], least_per_ms: float, config: RateConfig
 ) -> bool:
-    """Whether all are so far below the lowest of their limits that `causes_of` finds nothing, whatever the windows are.
+    """Whether all requests are so far below their lowest limit that `causes_of` finds nothing, for any windows.
 
-    No window is shorter than the shortest, and each cause is within the length of a sample or the largest requests.
+    No window is shorter than the shortest. Each cause is within the length of a sample, or twice the largest request.
 
     Args:
         totals: amount in the window after each request.
-        amounts: of each request.
+        amounts: amount of each request.
         least_per_ms: the lowest of their limits, amount per ms.
-        config: of the ring.
+        config: settings of the ring.
     """
     _, _, size_ms, _, shortest_ms = config.lengths
     least_ms = shortest_ms - (size_ms if size_ms > MARGIN_MS else MARGIN_MS)
@@ -102,14 +102,14 @@ def causes_of(
     windows_ms: Sequence[int],
     config: RateConfig,
 ) -> list[Cause | None]:
-    """The causes by which each verdict could be the other one, as far as its moment and its neighbours show.
+    """The cause by which each verdict could be the other one, as far as its time and its neighbours show.
 
     Args:
         points: the requests, in `Point` order.
-        allowed: limit of each, amount per ms.
-        totals: amount in the window after each.
-        windows_ms: length of the window of each, ms.
-        config: of the ring.
+        allowed: limit of each request, amount per ms.
+        totals: amount in the window after each request.
+        windows_ms: length of the window of each request (ms).
+        config: settings of the ring.
     """
     causes: list[Cause | None] = [None] * len(points)
     most = 2 * max(point[4] for point in points)
@@ -129,9 +129,9 @@ def causes_of(
 
 
 def _falls_back(above: float, more_ms: int, size_ms: int, per_ms: float) -> bool:
-    """Whether the verdict flips because the window is about to fall back to the shortest, or just did.
+    """Whether the verdict flips because the window soon falls back to the shortest, or just did.
 
-    While windows are missing (`Rate.windowSize`) it grows by a sample's length and falls back.
+    While windows are missing (`Rate.windowSize`), it grows by the length of a sample and falls back.
     """
     if more_ms <= MARGIN_MS:
         return 0 < above < size_ms * per_ms
@@ -141,10 +141,9 @@ def _falls_back(above: float, more_ms: int, size_ms: int, per_ms: float) -> bool
 def _could_swap(points: Sequence[Point], place: int, above: float) -> bool:
     """Whether recording up to two neighbours of the same millisecond in another order flips the verdict.
 
-    `above` is the amount beyond the limit (negative: below). A broker takes the requests of one connection one
-    by one, in the order of their correlation ids: only those of other connections can change places with it.
-    Neighbours of another second are left out, so that the answer does not depend on which seconds come in one
-    batch.
+    `above` is the amount beyond the limit (negative: below). A broker handles the requests of one connection one by
+    one, in the order of their correlation ids. So only requests of other connections can change places with this one.
+    Neighbours in another second are left out, so that the answer does not depend on which seconds are in one batch.
     """
     time_ms, _, connection, correlation, *_ = points[place]
     second_ms = time_ms // 1_000 * 1_000
@@ -170,7 +169,7 @@ def _could_swap(points: Sequence[Point], place: int, above: float) -> bool:
 
 
 def mark_edges(causes: list[Cause | None], points: Sequence[Point], governing: Sequence[Governing]) -> None:
-    """Mark requests next to an edit of their quota, or of the same second as one, or in a gap of the log."""
+    """Mark requests close to an edit of their quota, in the same second as one, or in a gap of the log."""
     for place, each in enumerate(governing):
         if each[4] or each[1] or each[2] is not None:
             causes[place] = edge_of(each, points[place][0]) or causes[place]
@@ -183,19 +182,20 @@ def mark_unsized(
     unsized_ms: int,
     horizon_ms: int,
 ) -> int:
-    """Mark requests under a limit that can have one in their ring of which nothing says how much it took.
+    """Mark requests under a limit that may have a request of unknown size in their ring.
 
-    From the beginning of its second, so that the order within a few milliseconds decides nothing.
+    Requests are marked from the beginning of that request's second, so that the order within a few milliseconds does
+    not matter.
 
     Args:
         causes: one per request; changed in place.
         points: the requests.
-        allowed: limit of each, amount per ms.
+        allowed: limit of each request, amount per ms.
         unsized_ms: time of the last request without a size before these, epoch ms; 0 for none.
-        horizon_ms: how long a ring remembers, ms.
+        horizon_ms: how long a ring remembers (ms).
 
     Returns:
-        Time of the last one without a size, `unsized_ms` if there is none among these.
+        Time of the last request without a size (epoch ms), `unsized_ms` if there is none among these.
     """
     found_ms = [point[0] for point in points if point[6] >= _SHARE_FETCH]
     seconds = {time_ms // 1_000 for time_ms in found_ms}

@@ -1,6 +1,6 @@
-"""From verdicts to decisions: one row a second of a bucket. The job and the offline replay share this fold.
+"""From verdicts to decisions: one row per bucket and second. The job and the offline replay share this fold.
 
-Which replay judges which type of quota follows the broker's own four managers.
+Each type of quota has its own replay, as each has its own manager in the broker.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from kquota_spark.model.replay.replay import BucketReplay, Outcome, Quiet, State
 from kquota_spark.model.replay.request_replay import RequestReplay
 
 Replay = BucketReplay | RequestReplay | MutationReplay
-"""State of one bucket, moved on by the requests of whole seconds."""
+"""State of one bucket, advanced by the requests of whole seconds."""
 
 
 def replay_of(quota_type: QuotaType, config: RateConfig, state: Any = None) -> Replay:
-    """A bucket that has seen nothing, or that resumes from the `state` of such a replay.
+    """The replay of a new bucket, or of one that resumes from the `state` of such a replay.
 
-    `config` is that of quota.window.*, for controller mutations of controller.quota.window.*.
+    `config` has the settings of quota.window.*, or of controller.quota.window.* for controller mutations.
     """
     if quota_type is QuotaType.REQUEST:
         return RequestReplay(config, state)
@@ -38,7 +38,7 @@ def replay_of(quota_type: QuotaType, config: RateConfig, state: Any = None) -> R
 
 
 def remembers_ms(quota_type: QuotaType, config: RateConfig) -> int:
-    """After a pause of so long a bucket is as good as new."""
+    """The length of a pause (ms) after which a bucket equals a new one."""
     return FORGET_AFTER_MS if quota_type is QuotaType.CONTROLLER_MUTATION else config.horizon_ms
 
 
@@ -54,7 +54,7 @@ _UNSIZED = tuple(map(int, UNSIZED_KINDS))
 
 
 class Stretch(NamedTuple):
-    """Requests of one (user, client id) in one second under one rule: a row of `usage` after GOVERN."""
+    """Requests of one (user, client id) in one second under one rule: a row of `usage` after the stage GOVERN."""
 
     second_ms: int
     user: str
@@ -68,7 +68,7 @@ class Stretch(NamedTuple):
 
 @dataclass(slots=True)
 class Decision:
-    """One second of one bucket; the fields are columns of `decisions`, see there for their meaning."""
+    """One second of one bucket; the fields are columns of `decisions`, which documents their meaning."""
 
     second_ms: int
     level: int | None = None
@@ -94,14 +94,14 @@ class Decision:
 
     @property
     def is_certain(self) -> bool:
-        """No request is uncertain or late."""
+        """Whether no request is uncertain or late."""
         return not (self.agreement.uncertain or self.late)
 
 
 class QuietSecond(NamedTuple):
-    """One second of one bucket in which all requests are quiet (`replay.Quiet`); nearly all seconds of an audit are.
+    """One second of one bucket in which all requests are quiet (`replay.Quiet`), as in nearly all seconds of an audit.
 
-    The stretch is that of the request furthest above its limit, as the rate is.
+    The rule and the rate are those of the request that uses the largest share of its limit.
     """
 
     second_ms: int
@@ -115,7 +115,7 @@ class QuietSecond(NamedTuple):
 
     @property
     def decision(self) -> Decision:
-        """The same as any other second."""
+        """The second in the form of any other second."""
         stretch, limit = self.stretch, self.stretch.governing.limit_per_s
         counts = Agreement(self.requests, agreeing=self.requests, near_limit=self.near_limit)
         return Decision(
@@ -126,19 +126,18 @@ class QuietSecond(NamedTuple):
 
 
 def used_percent(rate_per_s: float, limit_per_s: float | None) -> float | None:
-    """Percent of the limit; None where there is none, or 0."""
+    """The rate in percent of the limit; None if there is no limit, or it is 0."""
     return 100.0 * rate_per_s / limit_per_s if limit_per_s else None
 
 
 def judge_bucket(
     replay: Replay, stretches: Iterable[Stretch], verdicts: list[Verdict] | None = None
 ) -> list[Decision]:
-    """Fold the seconds of one bucket, in order of time, into decisions.
+    """Fold the seconds of one bucket into decisions, in order of time.
 
-    Args:
-        replay: state of the bucket; moved on.
-        stretches: in any order, but all there is of each second: a second already folded comes out as late.
-        verdicts: if given, every verdict is appended.
+    `replay` is the state of the bucket, and is advanced. The rows of usage may be in any order, but must contain all
+    rows of each second: rows of a second already folded count as late. If `verdicts` is given, every verdict is
+    appended to it.
     """
     found = judge_seconds(replay, list(stretches), verdicts)
     return [each.decision if isinstance(each, QuietSecond) else each for each in found]
@@ -147,7 +146,7 @@ def judge_bucket(
 def judge_seconds(
     replay: Replay, stretches: Sequence[Stretch], verdicts: list[Verdict] | None = None
 ) -> list[Decision | QuietSecond]:
-    """The same with as few objects as there can be: for an audit with many buckets."""
+    """Do the same as `judge_bucket` with as few objects as possible, for an audit with many buckets."""
     if len(stretches) == 1 and stretches[0][0] >= replay.folded_through_ms:
         return _judged_alone(replay, stretches[0], verdicts)
     decisions: list[Decision | QuietSecond] = []
@@ -182,7 +181,7 @@ def judge_seconds(
 def _judged_alone(
     replay: Replay, stretch: Stretch, verdicts: list[Verdict] | None
 ) -> list[Decision | QuietSecond]:
-    """The only second, of one client under one rule: so are nearly all where clients are many."""
+    """Judge a single second of one client under one rule, as nearly all are if there are many clients."""
     points = sorted(stretch.points) if len(stretch.points) > 1 else stretch.points
     if verdicts is None and isinstance(replay, BucketReplay):
         judged = replay.judge_alike(points, stretch.governing)
@@ -194,9 +193,9 @@ def _judged_alone(
 
 
 def judge_first(config: RateConfig, stretch: Stretch) -> tuple[State, QuietSecond] | None:
-    """The state and the second of a bucket of bandwidth that has seen nothing; None unless it is one quiet request.
+    """The state and the first second of a new bandwidth bucket; None unless the second is one quiet request.
 
-    As `judge_seconds` by a new replay, see `replay.first_request`.
+    The result equals that of `judge_seconds` with a new replay; see `replay.first_request`.
     """
     points = stretch[7]
     found = first_request(config, points[0], stretch[3]) if len(points) == 1 else None
@@ -220,7 +219,7 @@ _quiet_second = tuple.__new__  # three times as fast as the constructor, as in `
 
 
 def _near(rates_per_s: Iterable[float], limit_per_s: float | None) -> int:
-    """How many are near their limit."""
+    """The number of rates near the limit."""
     if not limit_per_s:
         return 0
     within = NEAR_LIMIT * limit_per_s
@@ -234,7 +233,7 @@ def _quiet(
     points: Sequence[Point],
     judged: Quiet,
 ) -> QuietSecond:
-    """As `_decision`, of quiet requests."""
+    """The same as `_decision`, for quiet requests."""
     near, worst, worst_share, worst_rate = 0, of_second[0], -1.0, -1.0
     for index, total, window_ms in zip(indexes, judged.totals, judged.windows_ms, strict=True):
         stretch, rate = of_second[index], rate_per_s(total, window_ms)
@@ -268,7 +267,7 @@ def _late(second_ms: int, of_second: Sequence[Stretch]) -> Decision:
 
 
 def _names(of_second: Sequence[Stretch]) -> tuple[list[str], list[str]]:
-    """Users and client ids."""
+    """Users and client ids of the second, at most `MAX_NAMES` each."""
     users, client_ids = {stretch.user for stretch in of_second}, {stretch.client_id for stretch in of_second}
     return sorted(users)[:MAX_NAMES], sorted(client_ids)[:MAX_NAMES]
 
@@ -276,7 +275,7 @@ def _names(of_second: Sequence[Stretch]) -> tuple[list[str], list[str]]:
 def _decision(
     second_ms: int, of_second: Sequence[Stretch], indexes: Sequence[int], judged: Sequence[Verdict]
 ) -> Decision:
-    """Sums over the second; rate, limit and rule are those of the request furthest above (or below) its limit."""
+    """Sums over the second; rate, limit and rule are those of the request with the largest share of its limit."""
     decision = Decision(second_ms)
     worst, worst_share, worst_rate = 0, -1.0, -1.0
     for place, (point, governing, rate, _, throttle_ms, outcome, _, at_most) in enumerate(judged):
@@ -285,7 +284,7 @@ def _decision(
             decision.total_throttle_ms += throttle_ms
             decision.throttle_ms = max(decision.throttle_ms, throttle_ms)
         observed_ms, limit = point[5], governing[0]
-        # Of two quotas the broker logs the longer throttle. It is not this one's if the rate cannot reach the limit.
+        # The broker logs the longer throttle of two quotas. It is not this quota's if the rate cannot reach the limit.
         if observed_ms and (
             outcome is not Outcome.EXCLUDED
             or throttle_ms

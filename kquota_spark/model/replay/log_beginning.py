@@ -1,17 +1,18 @@
-"""How a broker's log begins: with the broker's own start, when its rings were empty, or in mid-stream.
+"""How a broker's log begins: with the start of the broker, when its rings were empty, or while it was running.
 
-Each network processor numbers its connections from 0 when the broker starts (`Processor.nextConnectionIndex`), and
-the number ends the connection's id: `127.0.0.1:9092-127.0.0.1:5000-0`, in Kafka 4.x with the processor's before it.
-Each client numbers its requests, so that a small correlation id is one of a client that came just now. A log that
-begins with new clients alone, and soon with a connection 0 of theirs, begins with the broker.
+Each network processor numbers its connections from 0 when the broker starts (`Processor.nextConnectionIndex`). The
+connection's id ends with this number: `127.0.0.1:9092-127.0.0.1:5000-0`, in Kafka 4.x with the processor's number
+before it. Each client numbers its requests, so a small correlation id belongs to a client that has just connected. If
+a log begins only with new clients, and one of them soon has a connection 0, it begins with the broker.
 
-The sign errs on one side: clients that come back to a broker with large correlation ids hide its start, and 12 s more
-are uncertain.
+This sign can be wrong in one direction only: clients that reconnect with large correlation ids hide a start. Then 12 s
+more are uncertain.
 
-The same sign in mid-log, after a pause, is a restart of the broker: its rings are empty, the replay's are not. What
-follows is uncertain until no ring holds what came before. A connection 0 alone may be one that was quiet for long, or
-that of a processor which nobody had used. So it counts only on a listener that had a later connection before, which its
-processors get only after each had its first; and not a line of anybody else may stand between the pause and it.
+The same sign in the middle of a log, after a pause, is a restart of the broker: its rings are empty, the replay's are
+not. Verdicts are uncertain until no ring contains anything from before. A connection 0 alone may have been quiet for a
+long time, or belong to a processor that was never used. So it counts only on a listener that had a later connection
+before: processors get one only after each had its first. Also, only lines of new clients may be between the pause and
+the connection 0.
 """
 
 from __future__ import annotations
@@ -23,27 +24,30 @@ from typing import NamedTuple
 MOST_LINES = 100
 WITHIN_MS = 12_000
 NEW_CORRELATION_ID = 4
-"""A client's request for its topic is often its fourth or fifth, counted from 0; brokers begin with 0 and 1."""
+"""Largest correlation id of a new client, counted from 0.
+
+A client's request for its topic is often its fourth or fifth; brokers begin with 0 and 1.
+"""
 
 
 PAUSE_MS = 1_000
-"""A broker takes longer to start."""
+"""Shortest pause (ms) before a restart: a broker takes longer to start."""
 CUT_MS, CUT_BEFORE_MS = 10_000, 1_000
-"""Longest gap of lines that were cut, and how long before its line a request may have been recorded."""
+"""Longest gap (ms) that cut lines leave, and how long (ms) before its line a request may have been recorded."""
 
 
 def cut_gap(log_time_ms: int) -> tuple[int, int]:
-    """The gap (epoch ms, the end exclusive) that a line leaves that was cut, so that nobody knows whose request it was.
+    """The gap (epoch ms, the end exclusive) that a cut line leaves: it is unknown which client sent the request.
 
-    It begins shortly before the line: what came earlier may be judged already. It ends with the ten seconds of the
-    line, so that many such lines in order leave one gap in ten seconds, however they are cut into micro-batches.
+    The gap begins shortly before the line, because earlier requests may be judged already. It ends when the ten seconds
+    that contain the line end. So many such lines in order leave one gap per ten seconds, in whatever micro-batches.
     """
     from_ms = log_time_ms // 1_000 * 1_000 - CUT_BEFORE_MS
     return from_ms, (log_time_ms // CUT_MS + 1) * CUT_MS
 
 
 class FirstLine(NamedTuple):
-    """A line of the log, in the order in which the rule takes them."""
+    """A line of the log; the field order is the order in which the rule reads lines."""
 
     record_time_ms: int
     correlation_id: int
@@ -51,9 +55,9 @@ class FirstLine(NamedTuple):
 
 
 class LogBeginning:
-    """The first lines of one broker's log, in whatever order they are added.
+    """The first lines of one broker's log; they may be added in any order.
 
-    A controller's copies of forwarded requests have the correlation id of another connection: they say nothing.
+    A controller's copies of forwarded requests must not be added: they have the correlation id of another connection.
     """
 
     __slots__ = ("_lines", "complete_from_ms")
@@ -61,15 +65,15 @@ class LogBeginning:
     def __init__(self) -> None:
         self._lines: list[FirstLine] = []
         self.complete_from_ms: int | None = None
-        """From when on the log has all lines: its earliest log time; what was answered before is not in it."""
+        """Time (epoch ms) from which the log has all lines: its earliest log time. Earlier requests are not in it."""
 
     def complete_from(self, log_time_ms: int) -> None:
-        """Take note of a line of this time, or a shipper's word for it."""
+        """Record that the log has a line of this time (epoch ms), or that a shipper reports it complete from then."""
         if self.complete_from_ms is None or log_time_ms < self.complete_from_ms:
             self.complete_from_ms = log_time_ms
 
     def add(self, record_time_ms: int, correlation_id: int, connection: str) -> None:
-        """Take a line that the broker did not get forwarded."""
+        """Add a line of a request that was not forwarded to the broker."""
         lines = self._lines
         if len(lines) == MOST_LINES and record_time_ms > lines[-1][0]:
             return
@@ -78,12 +82,15 @@ class LogBeginning:
 
     @property
     def is_broker_start(self) -> bool:
-        """Whether the broker started with it."""
+        """Whether the log begins with the start of the broker."""
         return first_connection(self._lines) is not None
 
 
 def first_connection(lines: Sequence[FirstLine]) -> str | None:
-    """The connection 0 among new clients alone with which the lines begin, in order of time; None if there is none."""
+    """The connection 0 with which the lines begin, with only new clients before it; None if there is none.
+
+    The lines are in order of time.
+    """
     for line in lines:
         is_new = line.correlation_id <= NEW_CORRELATION_ID
         if not is_new or line.record_time_ms - lines[0].record_time_ms >= WITHIN_MS:
@@ -94,7 +101,7 @@ def first_connection(lines: Sequence[FirstLine]) -> str | None:
 
 
 def is_first(connection: str) -> bool:
-    """Whether it is the first one of its processor."""
+    """Whether a connection is the first one of its processor."""
     return connection.endswith("-0")
 
 
@@ -104,13 +111,13 @@ def listener_of(connection: str) -> str:
 
 
 class StartSign(NamedTuple):
-    """Lines of one broker that look like its start.
+    """Lines of one broker that may be its start.
 
     Attributes:
-        first_ms: time of the first of them.
-        before_ms: time of the last line before them; None if they are the first ones known.
-        listener: of the connection 0.
-        is_later: whether the lines before them had a later connection on it.
+        first_ms: time of the first of these lines, epoch ms.
+        before_ms: time of the last line before them, epoch ms; None if they are the first known lines.
+        listener: listener of the connection 0.
+        is_later: whether the lines before them had a later connection on this listener.
     """
 
     first_ms: int
@@ -120,7 +127,7 @@ class StartSign(NamedTuple):
 
 
 class BrokerLines(NamedTuple):
-    """What some lines of one broker tell of restarts; `later` are listeners with later connections than the first."""
+    """Signs of restarts in some lines of one broker; `later` are listeners with later connections than the first."""
 
     broker_id: int
     newest_ms: int
@@ -129,18 +136,21 @@ class BrokerLines(NamedTuple):
 
 
 class Restarts:
-    """Finds restarts of brokers in their lines, told part by part in order of time."""
+    """Finds restarts of brokers in their lines, which are added part by part in order of time."""
 
     def __init__(self) -> None:
         self._newest_ms: dict[int, int] = {}
         self._later: set[tuple[int, str]] = set()
 
     def add(self, lines: BrokerLines) -> list[tuple[int, int]]:
-        """Of each restart the time after the last line before it, and that of the first line after it."""
+        """The restarts that these lines show, each as a period (epoch ms).
+
+        It begins after the last line before the restart, and ends with the first line after it.
+        """
         broker_id, newest_ms, later, signs = lines
         found = []
         for sign in signs:
-            # Lines that come a second time, or late, follow newer ones: there was no pause before them.
+            # Lines that arrive again or late come after newer ones, so there was no pause before them.
             known_ms = [ms for ms in (sign.before_ms, self._newest_ms.get(broker_id)) if ms is not None]
             is_later = sign.is_later or (broker_id, sign.listener) in self._later
             if known_ms and is_later and sign.first_ms - max(known_ms) >= PAUSE_MS:

@@ -1,18 +1,18 @@
 """The replay of one controller mutation bucket: accepted or refused, topic by topic (KIP-599).
 
-The log says how many partitions a topic was created with. It does not say how many partitions a deleted topic had,
-nor how many one had before partitions were added: that is known only if the topic was created or enlarged in the
-same bucket before. Where it is not, the bucket's tokens lie between two bounds; the answers that follow, and the
-throttle times in them, narrow the bounds again. The answer to a request never goes into its own verdict.
+The log contains the number of partitions with which a topic was created. It does not contain how many partitions a
+deleted topic had, or a topic before partitions were added. That is known only if the topic was created or enlarged in
+the same bucket before. Otherwise the bucket's tokens lie between two bounds. Later answers, and the throttle times in
+them, narrow the bounds again. The answer to a request is never used for its own verdict.
 
-The controller charges at some moment between the beginning and the end of the request. A verdict that depends on
-which moment it was is uncertain.
+The controller charges a request at some time between its beginning and its end. A verdict that depends on this time is
+uncertain.
 
-Left out are requests that only validate, and topics that are answered with another error than the quota's: the
-controller finds that out before it charges. A new controller begins with full buckets, which no log tells.
+The replay leaves out requests that only validate, and topics that are answered with another error than the quota's: the
+controller finds such errors before it charges. A new controller begins with full buckets, and no log shows it.
 
-A bucket that nothing was taken from for an hour is dropped, and so is full again, however far below 0 it was. Refusals
-take nothing. Between the hour and the next sweep the tokens lie between two bounds as well.
+Brokers drop a bucket from which nothing was taken for an hour. It is then full again, however far below 0 it was.
+Refusals take nothing. Between the hour and the next sweep the tokens lie between two bounds as well.
 
 Source: Kafka's `ControllerMutationQuotaManager`, `ZkAdminManager`, `ReplicationControlManager`, `Sensor.hasExpired`,
 `Metrics.ExpireSensorTask`.
@@ -33,13 +33,13 @@ from kquota_spark.model.replay.replay import Outcome, Verdict
 from kquota_spark.model.replay.told_windows import MARGIN_MS
 
 FORGET_AFTER_MS = 24 * 3_600_000
-"""After so long without a mutation the topics are forgotten; the bucket is full long before."""
+"""Time (ms) without a mutation after which the topics are forgotten; the bucket is full long before."""
 EXPIRES_AFTER_MS = 3_600_000
-"""Brokers drop a sensor that recorded nothing for longer."""
+"""Time (ms) without a recording after which brokers drop a sensor."""
 SWEPT_EVERY_MS = 30_000
-"""So often they look for such sensors."""
+"""Interval (ms) at which brokers check for such sensors."""
 MAX_TOPICS = 1_000
-"""So many topics of a bucket are remembered, the latest ones."""
+"""Maximum number of topics remembered per bucket, the latest ones."""
 
 State = tuple[int, int, TokenState, TokenState, dict[int, int], tuple[int, int]]
 
@@ -48,17 +48,17 @@ _ADDS = (PointKind.CREATE_PARTITIONS, PointKind.PERMISSIVE_CREATE_PARTITIONS)
 
 
 class _Charge(NamedTuple):
-    """The fewest and the most mutations that were charged for a topic."""
+    """The fewest and the most mutations that can have been charged for a topic."""
 
     least: float
     most: float
 
 
 class MutationReplay:
-    """State of one bucket. `most` are the tokens if each unknown charge was the smallest, `least` if the largest.
+    """State of one bucket, continued from a `state`; the settings are those of controller.quota.window.*.
 
-    The settings are those of controller.quota.window.*; it goes on from a `state`. The last charge was made between the
-    two times of `_charged_ms`, which are 0 before the first.
+    `_most` has the tokens if each unknown charge was the smallest possible, `_least` if it was the largest. The last
+    charge was made between the two times of `_charged_ms`, which are 0 before the first.
     """
 
     __slots__ = (
@@ -77,7 +77,7 @@ class MutationReplay:
 
     @property
     def state(self) -> State:
-        """What another replay needs to go on from here."""
+        """The state from which another replay can continue."""
         return (
             self.folded_through_ms, self._last_ms, self._most.state, self._least.state, self._partitions,
             self._charged_ms,
@@ -85,12 +85,12 @@ class MutationReplay:
 
     @property
     def memory(self) -> object:
-        """All that is known of the past, in a form that can be compared."""
+        """Everything that the replay remembers, in a form that can be compared."""
         return self.state[1:]
 
     @property
     def forget_at_ms(self) -> int:
-        """From when on a new replay gives the same verdicts."""
+        """The time (epoch ms) from which a new replay gives the same verdicts."""
         return self._last_ms + FORGET_AFTER_MS
 
     def judge(self, points: Sequence[Point], governing: Sequence[Governing]) -> list[Verdict]:
@@ -130,7 +130,7 @@ class MutationReplay:
         return self._verdict(point, governing, most, cause, is_permissive=is_permissive)
 
     def _drop_idle(self, point: Point) -> bool:
-        """Fill the bucket if the broker has dropped it; whether it may have, which leaves two bounds."""
+        """Fill the bucket if the broker has dropped it; return whether it may have, which leaves two bounds."""
         from_ms, to_ms = self._charged_ms
         if point.record_time_ms > to_ms + EXPIRES_AFTER_MS + SWEPT_EVERY_MS:
             self._most, self._least = TokenBucket(self._config), TokenBucket(self._config)
@@ -161,7 +161,7 @@ class MutationReplay:
         return Verdict(point, governing, rate, self._capacity_ms, throttle_ms, outcome, cause)
 
     def _charge_of(self, point: Point) -> _Charge:
-        """What was charged for the topic; its partitions are remembered."""
+        """The mutations that were charged for the topic; the replay remembers its partitions."""
         if point.kind == PointKind.REFUSED_MUTATION:
             return _Charge(0, 0)
         if point.kind == PointKind.UNSIZED_MUTATION:
@@ -177,13 +177,13 @@ class MutationReplay:
         return _Charge(1, math.inf) if known is None else _Charge(known, known)
 
     def _learn(self, point: Point, governing: Governing, most: float, least: float) -> None:
-        """Narrow the bounds to what the answer shows: charged at 0 or above, or refused so far below."""
+        """Narrow the bounds by the answer: it was charged at 0 tokens or more, or refused so far below 0."""
         time_ms, limit = point.record_time_ms, governing.limit_per_s or 0.0
         came_back = limit * (point.log_time_ms - time_ms + 1) / 1_000
         if point.kind != PointKind.REFUSED_MUTATION:
             self._least.settle(min(max(least, -came_back), most), time_ms)
             return
-        # Under a request quota as well the throttle in the log may be that one's, which is longer.
+        # If there is a request quota too, the throttle in the log may be that quota's, which is longer.
         missing = 0.0 if governing.has_request_quota else limit * point.observed_throttle_ms / 1_000
         low = -missing - came_back if missing else -math.inf
         high = -max(missing - limit / 1_000, 0.0)
@@ -192,13 +192,13 @@ class MutationReplay:
 
 
 def _order(point: Point) -> tuple[int, int, int, bool]:
-    """Of one request's topics the refused ones come last: none is charged once the bucket is below 0."""
+    """The sort key of a topic: refused topics of a request come last, as none is charged once tokens are below 0."""
     is_refused = point.kind == PointKind.REFUSED_MUTATION
     return point.record_time_ms, point.log_time_ms, point.correlation_id, is_refused
 
 
 def _cause(point: Point, governing: Governing, most: float, least: float) -> Cause | None:
-    """Why the verdict could be the other one: tokens come back while the request is worked on."""
+    """Why the verdict could be the other one: tokens are refilled while the controller handles the request."""
     limit = governing.limit_per_s
     if edge := edge_of(governing, point.record_time_ms):
         return edge

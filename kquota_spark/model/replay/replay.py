@@ -1,12 +1,16 @@
-"""The replay of one bucket: every request gets the verdict that the broker gave, and says how sure it is.
+"""The replay of one bucket: the broker's verdict on every request, and how certain it is.
 
-Requests are recorded in the order of their record times, which the log gives to about a millisecond. Three
-things can therefore differ from what happened inside the broker (kinds seen on real brokers): a rate so near
-the limit that a millisecond of window decides; two requests of one millisecond, on two connections, taken in the
-other order; and a sample that opened or ended at another request, or at a scrape of JMX, which moves the window by
-up to its length while the sample lives. A verdict that one of them could flip is uncertain. The third is found by
-replaying the bucket in further rings that decide otherwise where the log leaves it open, and by what the throttles of
-earlier requests tell of the broker's window (`told_windows`).
+Requests are recorded in the order of their record times, which the log gives to about a millisecond. So three things
+can differ from what happened inside the broker. All were seen on real brokers:
+
+* A rate is so near the limit that a millisecond of window decides.
+* Two requests of one millisecond, on two connections, were recorded in the other order.
+* A sample opened or ended at another request, or at a scrape of JMX. This moves the window by up to the length of the
+  sample while the sample exists.
+
+A verdict that one of them could flip is uncertain. The third is found in two ways. The bucket is replayed in further
+rings, which decide differently where the log leaves it open. And the throttles of earlier requests show the broker's
+window (`told_windows`).
 """
 
 from __future__ import annotations
@@ -40,7 +44,7 @@ _THROTTLED_SHARE_FETCH = int(PointKind.THROTTLED_SHARE_FETCH)
 
 
 class Outcome(Enum):
-    """What a verdict is worth as evidence."""
+    """The worth of a verdict as evidence."""
 
     AGREES = "agrees"
     FALSE_POSITIVE = "false_positive"
@@ -51,10 +55,10 @@ class Outcome(Enum):
 
 
 class Verdict(NamedTuple):
-    """One request judged. `throttle_ms` of an inferred one is the broker's own, as its rate is.
+    """One judged request. For an inferred one, `throttle_ms` is the broker's own, and the rate follows from it.
 
-    Rates are in the unit of the limit: bytes, percent of a thread, or mutations a second. `rate_at_most_per_s` is
-    the upper bound where the rate is an estimate, which a request quota's always is; None elsewhere.
+    Rates are in the unit of the limit: bytes, percent of a thread, or mutations, per second. `rate_at_most_per_s` is
+    the upper bound if the rate is an estimate, as it always is for a request quota; otherwise it is None.
     """
 
     point: Point
@@ -68,17 +72,17 @@ class Verdict(NamedTuple):
 
     @property
     def is_wrong(self) -> bool:
-        """Whether replay and broker differ on throttled or not; False where the two cannot be compared."""
+        """Whether replay and broker differ on throttled or not; False if the two cannot be compared."""
         if self.outcome in (Outcome.INFERRED, Outcome.EXCLUDED):
             return False
         return (self.throttle_ms > 0) != (self.point.observed_throttle_ms > 0)
 
 
 class Quiet(NamedTuple):
-    """Requests that agree with the broker and are certain: nothing is throttled, by the replay or by the log."""
+    """Requests that agree with the broker and are certain: none is throttled, by the replay or in the log."""
 
     totals: Sequence[int]
-    """After each request the amount in the window."""
+    """The amount in the window after each request."""
     windows_ms: Sequence[int]
 
 
@@ -86,9 +90,9 @@ _NOTHING: State = (0, None, None, 0, None)
 
 
 class BucketReplay:
-    """State of one bucket of one broker: the broker's ring, and those that tell what is certain.
+    """State of one bucket of one broker: the broker's ring, and the rings that show which verdicts are certain.
 
-    It goes on from a `state`. Unless it `learns`, it looks at no throttle to tell what is certain.
+    It continues from a `state`. Unless it `learns`, it uses no throttle to decide which verdicts are certain.
     """
 
     __slots__ = ("_learns", "_ring", "_shaken", "_told", "_unsized_ms", "folded_through_ms")
@@ -97,12 +101,12 @@ class BucketReplay:
         self._learns = learns
         self.folded_through_ms, ring, shaken, self._unsized_ms, told = state or _NOTHING
         self._ring, self._shaken = SampleRing(config, ring), ShakenRings(config, shaken)
-        # Most buckets are never throttled: nothing tells their windows.
+        # Most buckets are never throttled, so nothing shows the broker's windows.
         self._told = ToldWindows(config, told) if told else None
 
     @property
     def state(self) -> State:
-        """What another replay needs to go on from here."""
+        """The state from which another replay can continue."""
         return (
             self.folded_through_ms, self._ring.state, self._shaken.state, self._unsized_ms,
             self._told.state if self._told else None,
@@ -110,21 +114,21 @@ class BucketReplay:
 
     @property
     def memory(self) -> object:
-        """All that is known of the past, in a form that can be compared."""
+        """Everything that the replay remembers, in a form that can be compared."""
         rings = (ring.memory for ring in (self._ring, *self._shaken.recorded()))
         return [self._unsized_ms, self._told.state if self._told else None, *rings]
 
     @property
     def forget_at_ms(self) -> int:
-        """From when on a new replay gives the same verdicts."""
+        """The time (epoch ms) from which a new replay gives the same verdicts."""
         return self.folded_through_ms + self._ring.config.horizon_ms
 
     def judge(self, points: Sequence[Point], governing: Sequence[Governing]) -> list[Verdict]:
         """Record and judge the requests of whole seconds, in order.
 
         Args:
-            points: requests in `Point` order, none before `folded_through_ms`, all there are of each second.
-            governing: what governs each of them.
+            points: requests in `Point` order, none before `folded_through_ms`, with all requests of each second.
+            governing: the limit of each request.
         """
         found = self.judge_quickly(points, governing)
         if isinstance(found, Quiet):
@@ -132,7 +136,7 @@ class BucketReplay:
         return found
 
     def judge_alike(self, points: Sequence[Point], governing: Governing) -> list[Verdict] | Quiet:
-        """`judge_quickly` of requests under the same limit: where all are quiet, none of them is looked at."""
+        """Do `judge_quickly` for requests under the same limit; if all are quiet, none is judged on its own."""
         limit, has_request_quota = governing[0], governing[3]
         is_told = self._told or self._unsized_ms
         if has_request_quota or is_told or may_have_edge(governing, points[0][0], points[-1][0]):
@@ -149,9 +153,9 @@ class BucketReplay:
         return self._measured(points, [governing] * len(points), columns, measured)
 
     def judge_quickly(self, points: Sequence[Point], governing: Sequence[Governing]) -> list[Verdict] | Quiet:
-        """The same as `judge`; where all requests are quiet, it says so without a verdict for each.
+        """Do the same as `judge`; if all requests are quiet, return that fact without a verdict for each.
 
-        Written for speed: a list at a time, because calls cost more here than the arithmetic.
+        It is written for speed: it handles a list at a time, because calls cost more here than the arithmetic.
         """
         if not any(each[4] for each in governing):
             return self._judge(points, governing)
@@ -181,7 +185,7 @@ class BucketReplay:
         columns: Sequence[Sequence[int]],
         measured: tuple[list[int], list[int]],
     ) -> list[Verdict] | Quiet:
-        """Judge requests that the broker's ring has recorded; `columns` are theirs, and `measured` what it said."""
+        """Judge requests that the broker's ring has recorded; `columns` are their fields, `measured` its results."""
         times_ms, _, _, _, amounts, throttles_ms, kinds, _ = columns
         totals, windows_ms = measured
         self.folded_through_ms = times_ms[-1] // 1_000 * 1_000 + 1_000
@@ -192,7 +196,7 @@ class BucketReplay:
             is_over = _are_over(totals, allowed, windows_ms)
             causes = causes_of(points, allowed, totals, windows_ms, self._ring.config)
         is_quiet = True not in is_over and not self._told and max(throttles_ms) == 0
-        # Whether the other rings wait must change nothing: not what is told of them either.
+        # It must make no difference whether the other rings wait, also not for what throttles have shown of them.
         if is_quiet and self._shaken.wait(amounts, times_ms, min(allowed)):
             is_alike = max(kinds) <= _FETCH and True not in [each[3] for each in governing]
         else:
@@ -222,7 +226,7 @@ class BucketReplay:
         allowed: Sequence[float],
         rings: Sequence[Measured],
     ) -> None:
-        """Mark what the rings leave open in the light of the throttles before; a confirmed margin is none."""
+        """Mark verdicts that the rings leave open, given the earlier throttles; clear margins that these confirm."""
         if self._told is None:
             self._told = ToldWindows(self._ring.config)
         signs = self._told.signs(points, allowed, [not each[3] for each in governing], rings)
@@ -236,10 +240,10 @@ class BucketReplay:
 
 
 def first_request(config: RateConfig, point: Point, governing: Governing) -> tuple[State, Quiet] | None:
-    """The state of a bucket after its first request, and what it measured; None unless the request is surely quiet.
+    """The state of a bucket after its first request, and its measure; None unless the request is certainly quiet.
 
-    As `BucketReplay(config).judge_alike([point], governing)` without its objects: of 100,000 clients most requests are
-    the first that a ring remembers.
+    The result equals that of `BucketReplay(config).judge_alike([point], governing)`, without its objects. With 100,000
+    clients, most requests are the first that a ring remembers.
     """
     time_ms, _, _, _, amount, throttle_ms, kind, _ = point
     if throttle_ms or kind > _FETCH or governing[3] or may_have_edge(governing, time_ms, time_ms):
@@ -254,7 +258,7 @@ def first_request(config: RateConfig, point: Point, governing: Governing) -> tup
 
 
 def _are_over(totals: Sequence[int], allowed: Sequence[float], windows_ms: Sequence[int]) -> list[bool]:
-    """Whether each is above what is allowed, in bytes a ms."""
+    """Whether each total is above the allowed amount (bytes per ms) for its window."""
     return [
         total > allowed_per_ms * window_ms
         for total, allowed_per_ms, window_ms in zip(totals, allowed, windows_ms, strict=True)
@@ -262,7 +266,7 @@ def _are_over(totals: Sequence[int], allowed: Sequence[float], windows_ms: Seque
 
 
 def _mark_samples(causes: list[Cause | None], is_over: Sequence[bool], is_other_over: Sequence[bool]) -> None:
-    """Mark requests of which another ring says something else."""
+    """Mark requests for which another ring gives the other verdict."""
     if is_other_over != is_over:
         for place, over in enumerate(is_over):
             if over is not is_other_over[place] and causes[place] is None:
@@ -282,7 +286,7 @@ def _verdict(point: Point, governing: Governing, total: int, window_ms: int, cau
         is_beside_unsized = cause is Cause.UNSIZED
         outcome, cause = (Outcome.UNCERTAIN, cause) if is_beside_unsized else (Outcome.INFERRED, None)
         if limit is not None:
-            # The broker un-recorded the bytes; only the throttle it logged tells how far above it was.
+            # The broker un-recorded the bytes. Only the throttle in its log shows how far above the limit it was.
             throttle_ms = observed_ms
             rate = limit * (1.0 + throttle_ms / window_ms)
     else:
@@ -293,5 +297,5 @@ def _verdict(point: Point, governing: Governing, total: int, window_ms: int, cau
             outcome = Outcome.AGREES
         else:
             outcome = Outcome.FALSE_POSITIVE if throttle_ms > 0 else Outcome.FALSE_NEGATIVE
-    # Three times as fast as the constructor, and this runs once a request.
+    # Three times as fast as the constructor, and this runs once per request.
     return tuple.__new__(Verdict, (point, governing, rate, window_ms, throttle_ms, outcome, cause, None))

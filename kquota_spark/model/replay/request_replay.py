@@ -1,15 +1,16 @@
-"""The replay of one request_percentage bucket: an estimate between two bounds, and it says so.
+"""The replay of one request_percentage bucket: an estimate between two bounds, marked as such.
 
-The broker charges a request for its time on a handler thread, which the log gives (`localTimeMs`), and checks the
-quota. What the network thread spends on it is charged afterwards, without a check, and is not logged; sending the
-response takes longer than that (`sendTimeMs`). So two rings are replayed, without and with that time.
+The broker charges a request for its time on a handler thread, which the log contains (`localTimeMs`), and checks the
+quota. The time on the network thread is charged afterwards, without a check, and is not logged. Sending the response
+(`sendTimeMs`) takes longer than that. So the replay has two rings, without and with `sendTimeMs`.
 
-A sample that opened one request earlier or later at the broker also ends earlier or later, with all that is in
-it. The lower bound therefore leaves the oldest sample out. A request is certainly throttled where the lower bound
-says so, certainly not where the upper one does not, and uncertain between them.
+A sample that opened one request earlier or later at the broker also ends earlier or later, with everything in it. So
+the lower bound leaves out the oldest sample. A request is certainly throttled if the lower bound is above the limit,
+certainly not throttled if the upper bound is not, and uncertain otherwise.
 
-Measured on three logs of two clusters: see `tests/unit/model/replay/test_request_replay.py`. The upper bound misses the
-network thread's work before the first request of a connection (the handshake), which is charged and never logged.
+For measurements on three logs of two clusters, see `tests/unit/model/replay/test_request_replay.py`. The upper bound
+misses the network thread's work before the first request of a connection (the handshake), which is charged but never
+logged.
 
 Source: Kafka's `ClientRequestQuotaManager`, `RequestHandlerHelper`, `RequestChannel` (KIP-124).
 """
@@ -25,13 +26,13 @@ from kquota_spark.model.replay.causes import Cause, Governing, edge_of
 from kquota_spark.model.replay.replay import Outcome, Verdict
 
 US_PER_PERCENT = 10_000
-"""Microseconds in a percent of one thread-second: amounts are in these, so that a ring's sum is exact."""
+"""Microseconds per percent of one thread-second. Amounts are in microseconds, so that the sum of a ring is exact."""
 
 State = tuple[int, RingState, RingState]
 
 
 class RequestReplay:
-    """State of one bucket of one broker; goes on from a `state`. The settings are those of the bandwidth quotas."""
+    """State of one bucket of one broker, continued from a `state`; the settings are those of the bandwidth quotas."""
 
     __slots__ = ("_config", "_lower", "_upper", "folded_through_ms")
 
@@ -42,17 +43,17 @@ class RequestReplay:
 
     @property
     def state(self) -> State:
-        """What another replay needs to go on from here."""
+        """The state from which another replay can continue."""
         return self.folded_through_ms, self._lower.state, self._upper.state
 
     @property
     def memory(self) -> object:
-        """All that is known of the past, in a form that can be compared."""
+        """Everything that the replay remembers, in a form that can be compared."""
         return self._lower.memory, self._upper.memory
 
     @property
     def forget_at_ms(self) -> int:
-        """From when on a new replay gives the same verdicts."""
+        """The time (epoch ms) from which a new replay gives the same verdicts."""
         return self.folded_through_ms + self._config.horizon_ms
 
     def judge(self, points: Sequence[Point], governing: Sequence[Governing]) -> list[Verdict]:

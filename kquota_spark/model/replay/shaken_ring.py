@@ -1,13 +1,13 @@
-"""Rings that differ from the broker's by as much as the log leaves open.
+"""Perturbed rings, which differ from the broker's by as much as the log leaves open.
 
-The log tells when a request was recorded to a few milliseconds. A request that comes about a window after the
-start of a sample may therefore have opened the next one or not, and one that comes about N windows after a
-sample's last event may have ended it or not. Besides, whoever reads the rate ends samples as well: a scrape of
-JMX between two requests purges what is too old by then, and the purged sample begins at the scrape
-(`SampledStat.purgeObsoleteSamples`), which later makes the window longer. No log says when that was.
+The log shows when a request was recorded to a few milliseconds. So a request about one window after the start of a
+sample may have opened the next sample or not. A request about N windows after the last event of a sample may have ended
+it or not. Reading the rate ends samples as well. A scrape of JMX between two requests purges samples that are too old
+by then, and the purged sample begins at the scrape (`SampledStat.purgeObsoleteSamples`). Later, this makes the window
+longer. No log contains the time of a scrape.
 
-Each of these rings decides otherwise here and there. What all of them agree on with the broker's own ring does
-not hang on such a moment. After a gap of the log they differ by up to a whole window.
+Each of these rings decides some of these cases differently. A verdict on which all of them agree with the broker's own
+ring does not depend on such a time. After a gap of the log they differ by up to a whole window.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ ShakenState = tuple[Sequence[RingState | None], Sequence[int], Sequence[int]]
 """The rings, and amounts and times of requests that are not recorded yet."""
 
 _MOST_WAITING = 64
-_CYCLE = 61  # a prime: samples a second apart take one after another
+_CYCLE = 61  # a prime: samples that are one second apart take one pair after another
 
 
 class Scrape(Enum):
-    """When somebody else measured the rate between the end of a sample and the next request."""
+    """When another reader measured the rate, between the end of a sample and the next request."""
 
     NEVER = 0
     AT_ONCE = 1
@@ -35,10 +35,10 @@ class Scrape(Enum):
 
 
 class Shake(NamedTuple):
-    """How far off the moments are at which samples open and end: pairs of ms.
+    """How far off the times are at which samples open and end: pairs of ms.
 
-    Which pair a sample takes is a function of its start, so that the same input gives the same answer in every
-    run, however it is cut into batches.
+    The pair of a sample is a function of its start. So the same input gives the same answer in every run, in whatever
+    batches it comes.
     """
 
     off_ms: tuple[tuple[int, int], ...]
@@ -53,13 +53,16 @@ SHAKES = (
     Shake(_DRAWN, Scrape.AT_ONCE),
     Shake(tuple((-opens_by_ms, -ends_by_ms) for opens_by_ms, ends_by_ms in _DRAWN), Scrape.SOME_TIME),
 )
-"""Over 45,239 real produce verdicts under a limit, 63 of them wrong, 8 stay certain, and 2.4 % are uncertain. With
-other draws 5 to 19 stay certain (99.957 % right and more), with the first two rings alone 19, with six rings no fewer.
+"""The perturbations, one per ring.
+
+They were tested on 45,239 real produce verdicts under a limit, 63 of them wrong. 8 of the wrong ones stay certain, and
+2.4 % of all are uncertain. With other draws 5 to 19 wrong ones stay certain (99.957 % right and more). With the first
+two rings alone it is 19, with six rings no fewer.
 """
 
 
 class ShakenRing(SampleRing):
-    """A `SampleRing` that decides otherwise where the log leaves it open: so as the shake says."""
+    """A `SampleRing` that decides differently where the log leaves it open, by the perturbation `shake`."""
 
     __slots__ = ("_off_ms", "_scrape")
 
@@ -68,7 +71,7 @@ class ShakenRing(SampleRing):
         super().__init__(config, state)
 
     def begin(self, time_ms: int, ago_ms: int) -> None:
-        """Begin anew before an event, in a sample that opened some time ago; what it holds is not known."""
+        """Restart before an event, in a sample that opened `ago_ms` earlier with an unknown amount, taken as 0."""
         self._forget()
         self._values.append(0)
         self._starts_ms.append(time_ms - ago_ms)
@@ -102,18 +105,18 @@ class ShakenRing(SampleRing):
         super()._turn(time_ms)
 
     def _forget(self) -> None:
-        """Become a new ring, as the audit forgets a bucket idle for so long."""
+        """Become a new ring, because the audit forgets a bucket that was idle for so long."""
         for of_samples in (self._values, self._starts_ms, self._last_ms):
             of_samples.clear()
         self.current = self.total = 0
         self._index()
 
     def _purge_before(self, time_ms: int) -> None:
-        """Samples that were too old before this moment, as a scrape in between left them."""
+        """Purge samples that were too old before `time_ms`, as a scrape in between would."""
         for place, basis_ms in enumerate(self._basis_ms):
             over_ms = time_ms - basis_ms - self._expire_ms
             if over_ms > 0:
-                # After N windows more it was scraped again; a shake may leave nothing of windows of milliseconds.
+                # After N more windows it was scraped again. A shake may leave nothing of windows of a few ms.
                 over_ms %= max(self._expire_ms, 1)
                 if self._scrape is Scrape.SOME_TIME:
                     over_ms = over_ms * (basis_ms % _CYCLE) // _CYCLE
@@ -124,14 +127,14 @@ class ShakenRing(SampleRing):
 
 
 NO_RINGS: Sequence[None] = (None,) * len(SHAKES)
-"""The rings of a bucket whose requests all wait."""
+"""The rings of a bucket in which all requests wait."""
 
 
 class ShakenRings:
-    """All of them for one bucket, moved on only when one could matter; goes on from a `state`.
+    """All perturbed rings of one bucket, continued from a `state` and advanced only when one could matter.
 
-    Most buckets stay far below their limit. While what has come cannot lift any ring above it, however the samples
-    lie, requests wait to be recorded. The rings come out the same, for they do not depend on when they are asked.
+    Most buckets stay far below their limit. While the requests cannot lift any ring above it, for any samples, they
+    wait to be recorded. The result is the same, because the rings do not depend on when they are queried.
     """
 
     __slots__ = ("_amounts", "_config", "_most", "_rings", "_states", "_times_ms")
@@ -141,13 +144,13 @@ class ShakenRings:
         states, amounts, times_ms = state or (NO_RINGS, (), ())
         self._states, self._amounts, self._times_ms = states, list(amounts), list(times_ms)
         self._rings: list[ShakenRing] | None = None
-        # An upper bound of what any ring can hold.
+        # An upper bound of the amount in any ring.
         self._most = max(sum(ring[1]) for ring in states if ring is not None) if states[0] else 0
         self._most += sum(amounts)
 
     @property
     def state(self) -> ShakenState:
-        """What other rings need to go on from here: the rings, and the requests that wait."""
+        """The state from which other rings can continue: the rings, and the requests that wait."""
         states = self._states if self._rings is None else [ring.state for ring in self._rings]
         return states, self._amounts, self._times_ms
 
@@ -163,7 +166,7 @@ class ShakenRings:
         return self._rings
 
     def begin(self, time_ms: int) -> None:
-        """Begin anew before an event, each ring at another moment of the last window."""
+        """Restart before an event, each ring at another time in the last window."""
         count = len(SHAKES) + 1
         for part, ring in enumerate(self.recorded(), start=1):
             ring.begin(time_ms, part * self._config.window_ms // count)
@@ -173,7 +176,7 @@ class ShakenRings:
         """Take requests that lift no ring above the lowest of their limits, and leave them to be recorded later.
 
         Returns:
-            Whether they were taken. If not, some ring may be above the limit: `record_all` tells.
+            Whether the requests were taken. If not, some ring may be above the limit, which `record_all` shows.
         """
         most = self._most + sum(amounts)
         if not most <= least_per_ms * (self._config.num_samples - 1) * self._config.window_ms:
@@ -188,7 +191,7 @@ class ShakenRings:
     def record_all(
         self, amounts: Sequence[int], times_ms: Sequence[int]
     ) -> list[tuple[list[int], list[int]]]:
-        """What each ring says of requests; see `SampleRing.record_all`."""
+        """Record requests in each ring, and return what each measured; see `SampleRing.record_all`."""
         found = [ring.record_all(amounts, times_ms) for ring in self.recorded()]
         self._most = max(ring.total for ring in self.recorded())
         return found
@@ -197,12 +200,13 @@ class ShakenRings:
 def places_after_gaps(
     requests: Iterable[tuple[int, Iterable[tuple[int, int]]]], last_ms: int | None, horizon_ms: int
 ) -> Iterator[int]:
-    """Places of the first requests after a gap of the log, given with gaps that end when a ring remembers none of them.
+    """Places of the first requests after a gap of the log; the given gaps end when a ring remembers nothing of them.
 
-    The broker's sample opened somewhere in the gap, or with this request. Without a pause of the bucket that difference
-    stays long after all that the gap hides has left the ring. So the rings begin there, each at another moment; where
-    they come to the same samples they agree for good. A bucket whose first request comes later has had that pause: its
-    ring is a new one, whatever the gap hides. So gaps that ended before a request may be left out.
+    The broker's sample opened somewhere in the gap, or with this request. Unless the bucket pauses, that difference
+    stays long after everything in the gap has left the ring. So the rings restart there, each at another time. Once
+    they have the same samples, they agree from then on. If the first request of a bucket comes after a given gap, the
+    bucket has paused. Its ring is then new, whatever the gap hides. So gaps that ended before a request may be left
+    out.
     """
     before_ms = last_ms or 0
     for place, (time_ms, gaps) in enumerate(requests):

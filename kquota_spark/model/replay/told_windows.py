@@ -1,20 +1,20 @@
-"""What earlier throttles of a bucket tell of the broker's own ring, and which verdicts therefore are uncertain.
+"""What earlier throttles of a bucket show of the broker's own ring, and which verdicts are therefore uncertain.
 
-A throttled request tells the broker's window to the millisecond: `throttle = total / limit - window`. The oldest sample
+A throttled request shows the broker's window to the millisecond: `throttle = total / limit - window`. The oldest sample
 began that much earlier. As long as this sample is the oldest, the same difference holds for the requests that follow.
-A broker that shares its cores writes its log late by 5 to 100 ms. Its samples then begin elsewhere than the log says,
-and only its throttles show by how much.
+A broker that shares its cores writes its log late by 5 to 100 ms. Its samples then begin at other times than in the
+log, and only its throttles show by how much.
 
-They decide what is certain, never the verdict itself, and never for the request whose throttle it is.
+The throttles decide which verdicts are certain, never the verdicts themselves. No throttle is used for its own request.
 
-* A ring whose window is not the broker's is left out of the comparison with the others.
-* Where the replay's own window is off, a verdict is certain only if the broker's window gives the same one.
-* A ring that says throttled where the broker did not is wrong until its oldest sample has gone.
-* While the last throttles are mostly off, a window that no throttle has told yet may be off by as much. So may be the
-  moment at which a sample ends whose begin was off.
+* A ring with another window than the broker's is left out of the comparison with the others.
+* If the replay's own window is off, a verdict is certain only if the broker's window gives the same one.
+* A ring that throttles a request that the broker did not throttle is wrong until its oldest sample has gone.
+* While the last throttles are mostly off, a window that no throttle has shown yet may be off by as much. The same holds
+  for the end of a sample that began at another time.
 
-Measured on nine logs, see `tests/unit/model/replay/test_busy_brokers.py`. Those of calm brokers have a third fewer
-uncertain verdicts and no more wrong ones. Of busy ones a fifth to a quarter of the wrong ones is left.
+For measurements on nine logs, see `tests/unit/model/replay/test_busy_brokers.py`. Logs of calm brokers have a third
+fewer uncertain verdicts and no more wrong ones. In logs of busy brokers a fifth to a quarter of the wrong ones is left.
 """
 
 from __future__ import annotations
@@ -28,35 +28,35 @@ from kquota_spark.model.measure.sampled_rate import RateConfig
 MARGIN_MS = 2
 _INFINITE = float("inf")
 _OFF_MS = 3
-"""A window that differs by more is not the broker's: the log is a millisecond or two off on calm machines."""
+"""Largest difference (ms) at which a window counts as the broker's: on calm machines the log is 1 or 2 ms off."""
 _LAST, _LEAST = 8, 4
-"""Throttles that tell whether the log is late: the last ones, and how many there must be."""
+"""Throttles that show whether the log is late: how many of the last ones count, and the fewest that must exist."""
 _AS_FAR = 3
-"""A window that no throttle has told yet may be off by so many times the most that was seen."""
+"""Factor: a window that no throttle has shown yet may be off by this many times the largest difference seen."""
 _NEAR_END = 0.7
-"""Part of a sample's length after which it may have ended, if its begin was off."""
+"""Part of a sample's length, after its N windows, from which it may have ended if its start was off."""
 _COMPARED = (int(PointKind.PRODUCE), int(PointKind.FETCH))
 
 Measured = tuple[Sequence[int], Sequence[int]]
-"""Of a ring after each request: the amount in the window, and the window's length in ms."""
+"""Results of a ring after each request: the amounts in the window, and the window's lengths in ms."""
 
 Told = tuple[int, float, int | None]
-"""What the last throttle told of a ring: the start of its oldest sample then, the limit in bytes a ms, and how much
-longer the broker's window is; None if only that the ring is wrong."""
+"""What the last throttle showed of a ring: the start of its oldest sample (epoch ms), the limit in bytes per ms, and
+how much longer the broker's window is (ms). The last is None if it is only known that the ring is wrong."""
 State = tuple[Sequence[Sequence[float | None] | None], Sequence[tuple[int, int]]]
 
 
 class Sign(Enum):
-    """What the rings and the throttles before say of a verdict."""
+    """What the rings and the earlier throttles show about a verdict."""
 
     CONFIRMED = 1
-    """A throttle has told this window, and it gives the same verdict."""
+    """A throttle has shown this window, and it gives the same verdict."""
     RINGS_DIFFER = 2
     WINDOW_IS_OFF = 3
 
 
 class ToldWindows:
-    """Of one bucket and its rings, the replay's own first; goes on from a `state`."""
+    """The windows that throttles have shown of one bucket's rings, the replay's own first; continued from a `state`."""
 
     __slots__ = ("_config", "_late_ms", "_offs", "_told")
 
@@ -69,14 +69,14 @@ class ToldWindows:
 
     @property
     def state(self) -> State:
-        """What another one needs to go on from here."""
+        """The state from which another `ToldWindows` can continue."""
         return self._told, self._offs
 
     def __bool__(self) -> bool:
         return bool(self._told or self._offs)
 
     def forget(self, before_ms: int) -> None:
-        """Drop what can matter for no request from `before_ms` on."""
+        """Drop everything that cannot matter for requests from `before_ms` on (epoch ms)."""
         oldest_ms = before_ms - self._config.horizon_ms
         self._told = [told if told and told[0] >= oldest_ms else None for told in self._told]
         while self._told and self._told[-1] is None:
@@ -91,13 +91,13 @@ class ToldWindows:
         are_judged: Sequence[bool],
         rings: Sequence[Measured],
     ) -> list[Sign | None]:
-        """What speaks for or against each verdict, from what was told before it; learns from each.
+        """The sign for or against each verdict, from the throttles before it; learns from each request.
 
         Args:
             points: requests in order.
-            allowed: the limit of each, in bytes a ms; infinite where there is none.
-            are_judged: whether no other quota can have throttled it.
-            rings: what the rings measured, the replay's own first.
+            allowed: the limit of each request, in bytes per ms; infinite if there is none.
+            are_judged: for each request, whether no other quota can have throttled it.
+            rings: results of the rings, the replay's own first.
 
         Returns:
             For each request a sign; None if there is none.
@@ -105,7 +105,7 @@ class ToldWindows:
         told = self._told
         told += [None] * (len(rings) - len(told))
         own_totals, own_windows_ms = rings[0]
-        # Most rings measure what the replay's own does, and most of the time.
+        # Most rings measure the same as the replay's own, most of the time.
         others = [
             (ring, totals, windows_ms)
             for ring, (totals, windows_ms) in enumerate(rings)
@@ -150,7 +150,7 @@ class ToldWindows:
         return Sign.CONFIRMED
 
     def _differs(self, ring: int, above: float, start_ms: int, per_ms: float, is_over: bool) -> bool:
-        """Whether another ring gives the other verdict and has not been shown to be wrong."""
+        """Whether another ring gives the other verdict and is not known to be wrong."""
         told = self._told[ring]
         if told is None or told[0] != start_ms or told[1] != per_ms:
             return (above > 0) is not is_over
@@ -158,7 +158,7 @@ class ToldWindows:
         return off_ms is not None and abs(off_ms) <= _OFF_MS and (above - off_ms > 0) is not is_over
 
     def _late_by_ms(self, time_ms: int) -> int:
-        """The most that the last windows were off, if most of them were; else 0."""
+        """The most (ms) that the last windows were off, if most of them were; otherwise 0."""
         oldest_ms = time_ms - self._config.horizon_ms
         if self._late_ms is None or (self._offs and self._offs[0][0] < oldest_ms):
             self._offs = [each for each in self._offs if each[0] >= oldest_ms]

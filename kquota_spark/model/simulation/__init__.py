@@ -1,4 +1,4 @@
-"""A broker and its clients, event by event: what quotas do to traffic. Also what a gateway charges by.
+"""Simulation of a broker and its clients, event by event: the effect of quotas on traffic. Gateways charge by it too.
 
 In reading order: clients, quota_manager, throttled_channel, broker.
 """

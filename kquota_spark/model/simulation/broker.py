@@ -1,8 +1,7 @@
-"""One broker and its clients, event by event: what quotas do to traffic, without a clock.
+"""Simulation of one broker and its clients, event by event and without a clock: the effect of quotas on traffic.
 
-Discrete events in the order of their times and, within a millisecond, of their making; the seed is the only
-source of chance. Not simulated: time-outs of clients and of idle connections, and bytes on the wire, which take
-no time.
+Discrete events happen in the order of their times and, within a millisecond, of their creation. The seed is the only
+source of chance. Time-outs of clients and of idle connections are not simulated, and bytes on the wire take no time.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from kquota_spark.model.simulation.throttled_channel import Delivery, ThrottledC
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """The broker and the network to it; `latency_ms` one way, `connect_ms` for a client's further connection."""
+    """The broker and the network to it; `latency_ms` is one way, `connect_ms` is for a client's further connection."""
 
     version: str = "3.9"
     num_samples: int = 11
@@ -40,10 +39,10 @@ class Broker:
 
 @dataclass(slots=True, eq=False)
 class Exchange:
-    """One request and what became of it; times in ms, None for what has not happened.
+    """One request and its result; times are in ms, None for events that have not happened.
 
-    `sent_bytes` is the size of a produce, or what a fetch would have got; `charged_bytes` is what stays in the
-    bucket (0 for a throttled fetch), `received_ms` when the client had its response.
+    `sent_bytes` is the size of a produce, or the bytes that a fetch would have got. `charged_bytes` are the bytes that
+    stay in the bucket (0 for a throttled fetch). `received_ms` is when the client got its response.
     """
 
     client: Client
@@ -59,7 +58,7 @@ class Exchange:
 
 @dataclass(slots=True, eq=False)
 class _Connection:
-    """The broker's end: what waits to be handled, one request at a time."""
+    """The broker's end of a connection, with the requests that wait: it handles one at a time."""
 
     number: int
     channel: ThrottledChannel
@@ -69,7 +68,7 @@ class _Connection:
 
 @dataclass(slots=True, eq=False)
 class _Sender:
-    """The client's end."""
+    """The client's end of a connection."""
 
     client: Client
     connection: _Connection
@@ -78,9 +77,9 @@ class _Sender:
 
 
 class Simulation:
-    """A run that can be stopped, looked at, changed and continued.
+    """A run that can be stopped, queried, changed and continued.
 
-    Each client begins on a connection of its own, under these limits; the seed is that of the clients' jitter.
+    Each client begins on its own connection, under these limits; the seed is for the clients' jitter.
     """
 
     def __init__(
@@ -89,7 +88,7 @@ class Simulation:
         config = RateConfig(broker.num_samples, broker.window_ms, RingVariant.of_version(broker.version))
         self.manager = QuotaManager(limits, config)
         self.exchanges: list[Exchange] = []
-        """All that were sent, in the order of sending."""
+        """All requests that were sent, in the order of sending."""
         self.now_ms = 0
         self._broker = broker
         self._delivery = Delivery.of_version(broker.version)
@@ -102,17 +101,17 @@ class Simulation:
             self._at(client.first_send_ms, partial(self._send, sender))
 
     def change_limits(self, time_ms: int, limits: Limits) -> None:
-        """Replace the quotas at a moment to come.
+        """Replace the quotas at a future time (ms).
 
         Raises:
-            ValueError: `time_ms` is over.
+            ValueError: `time_ms` is in the past.
         """
         if time_ms < self.now_ms:
             raise ValueError(f"it is {self.now_ms} ms: limits cannot change at {time_ms} ms")
         self._at(time_ms, partial(self._set_limits, limits))
 
     def run_until(self, time_ms: int) -> None:
-        """Let everything happen that happens before `time_ms`."""
+        """Run all events before `time_ms`."""
         while self._events and self._events[0][0] < time_ms:
             self.now_ms, _, happen = heapq.heappop(self._events)
             happen()
@@ -130,7 +129,7 @@ class Simulation:
         return _Connection(self._connections_made, ThrottledChannel(self._delivery))
 
     def _send(self, sender: _Sender) -> None:
-        """Send one request if the client may, and look again when the next one is due."""
+        """Send one request if the client may, and try again when the next one is due."""
         client = sender.client
         if sender.in_flight >= client.max_in_flight or self.now_ms < sender.not_before_ms:
             return
@@ -156,7 +155,7 @@ class Simulation:
         self._at(self.now_ms + self._broker.service_ms, partial(self._complete, sender, connection, exchange))
 
     def _complete(self, sender: _Sender, connection: _Connection, exchange: Exchange) -> None:
-        """Charge the request, answer it, throttle the connection."""
+        """Charge the request, answer it, and throttle the connection."""
         client, time_ms = exchange.client, self.now_ms
         request = Request(client.api, client.user, client.client_id, connection.number, client.version,
                           client.size_bytes, client.acks)  # fmt: skip
@@ -188,7 +187,7 @@ class Simulation:
         exchange.received_ms = self.now_ms
         sender.in_flight -= 1
         resume_ms = self.now_ms
-        if self._delivery is Delivery.MUTED:  # older brokers speak no version that clients wait for
+        if self._delivery is Delivery.MUTED:  # older brokers have no request version at which clients wait
             resume_ms += client.hold_ms(exchange.throttle_ms)
         if exchange.throttle_ms > 0 and client.behaviour is Behaviour.RECONNECTING:
             sender.connection = self._connect()

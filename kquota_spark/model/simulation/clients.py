@@ -1,4 +1,4 @@
-"""Clients of the simulator: what they send, and what they do about a throttle."""
+"""Clients of the simulator: what they send, and how they react to a throttle."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kquota_spark.model.measure.apis import Api, does_client_hold_back
 
 
 class Behaviour(Enum):
-    """What a client does when a response says that it is throttled."""
+    """What a client does when a response reports a throttle."""
 
     OBEYING = "waits the time out before it sends on"
     IGNORING = "sends on at once"
@@ -21,19 +21,18 @@ class Client:
     """One client that produces or fetches on one connection at a time.
 
     Args:
-        client_id: also its name in results, so unlike every other's in a simulation unless they are to be
-            counted as one.
-        size_bytes: of each produce request, or of each fetch response that is not throttled.
+        client_id: client id, also the name in results. Clients with the same one are counted as one.
+        size_bytes: size of each produce request, or of each fetch response that is not throttled.
         api: produce or fetch.
-        version: of its requests. An obeying client waits only from the version on from which Kafka's do.
+        version: version of the requests. An obeying client waits only from the version at which Kafka's clients do.
         user: principal name.
-        interval_ms: from one request to the next at least; 0 sends as soon as it may.
-        jitter_ms: up to so much longer, drawn anew for each request.
-        max_in_flight: requests without a response that it allows itself (pipelining, if above 1).
-        behaviour: see `Behaviour`.
-        acks: of a produce. With 0 there is no response: such a client learns of no throttle.
-        thread_time_ns: what each request takes of the broker's threads.
-        first_send_ms: when it begins.
+        interval_ms: shortest time from one request to the next; with 0 the client sends as soon as it may.
+        jitter_ms: most time that is added to the interval, drawn again for each request.
+        max_in_flight: most requests without a response (pipelining, if above 1).
+        behaviour: reaction to a throttle, see `Behaviour`.
+        acks: acks of a produce. With 0 there is no response, so the client learns of no throttle.
+        thread_time_ns: time that each request takes on the broker's threads.
+        first_send_ms: time of the first request.
     """
 
     client_id: str
@@ -59,11 +58,11 @@ class Client:
 
     @property
     def has_no_responses(self) -> bool:
-        """Whether it hears nothing from the broker."""
+        """Whether the client gets no responses from the broker."""
         return self.api is Api.PRODUCE and self.acks == 0
 
     def hold_ms(self, throttle_ms: int) -> int:
-        """How long it sends nothing after a response with this throttle."""
+        """How long (ms) the client sends nothing after a response with this throttle."""
         if self.behaviour is Behaviour.OBEYING and does_client_hold_back(self.api, self.version):
             return max(throttle_ms, 0)
         return 0

@@ -1,6 +1,6 @@
-"""Charging requests to their buckets, and parking the throttled ones until their delay is over.
+"""Charges requests to their buckets, and parks the throttled ones until their delay is over.
 
-The interface is that of KIP-13: `check` for a produce, `on_response` for the rest, `expired` for the delay queue.
+The interface is that of KIP-13: `check` for a produce, `on_response` for other requests, `expired` for the delay queue.
 Source: Kafka's `ClientQuotaManager`, `ClientRequestQuotaManager`, `ControllerMutationQuotaManager`, and the
 order of charges in `KafkaApis`.
 """
@@ -28,22 +28,22 @@ from kquota_spark.model.quotas.quota_types import QuotaType
 
 
 class Limit(NamedTuple):
-    """The bucket that a request is charged to, and its limit per second; None is no limit."""
+    """The bucket to which a request is charged, and its limit per second; None is no limit."""
 
     bucket: Hashable
     per_s: float | None
 
 
 class Limits(Protocol):
-    """Who shares a bucket and what limits it: asked anew for every charge, so the answer may change."""
+    """Source of the bucket of a client and its limit. It is asked again for every charge, so the answer may change."""
 
     def __call__(self, quota_type: QuotaType, user: str, client_id: str, /) -> Limit:
-        """The bucket and limit of one type for one client."""
+        """The bucket and limit of one quota type for one client."""
         ...
 
 
 def governed_limits(governor: Governor, broker_id: int, time_ms: int) -> Limits:
-    """The limits that a governor, and so a quota file, a cluster's history or a callback, gives at one moment."""
+    """The limits of a governor at one time: from a quota file, the history of a cluster, or a callback."""
 
     def limits(quota_type: QuotaType, user: str, client_id: str, /) -> Limit:
         found = governor.govern(broker_id, quota_type, Principal("User", user), client_id, time_ms)
@@ -54,9 +54,9 @@ def governed_limits(governor: Governor, broker_id: int, time_ms: int) -> Limits:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What the quotas look at in a request.
+    """The parts of a request that quotas use.
 
-    `size_bytes` is the whole request of a produce, and the most that a fetch asks for.
+    `size_bytes` is the size of a whole produce request, or the most bytes that a fetch asks for.
     """
 
     api: Api
@@ -70,7 +70,7 @@ class Request:
 
 
 class Parked(NamedTuple):
-    """A throttled request in the delay queue; the field order is the order in which the queue gives them out."""
+    """A throttled request in the delay queue; the field order is the order in which requests leave the queue."""
 
     due_ms: int
     order: int
@@ -82,12 +82,12 @@ class QuotaManager:
     """All client quotas of one broker.
 
     Args:
-        limits: may be replaced at any time: new limits judge the history that the buckets have. A limit of
-            None switches quotas off for that client, and its traffic is still measured.
+        limits: the limits; they may be replaced at any time, and new limits apply to the history in the buckets. A
+            limit of None switches quotas off for that client, but its traffic is still measured.
         config: quota.window.num and .window.size.seconds, and the broker's ring.
-        mutation_config: controller.quota.window.num and .window.size.seconds; the same if None.
-        charges_requested_fetch: charge a fetch in `check`, with the size it asks for, instead of what was read
-            in `on_response`. No Kafka does so; KIP-13 weighs it.
+        mutation_config: controller.quota.window.num and .window.size.seconds; None for those of `config`.
+        charges_requested_fetch: charge a fetch in `check`, by the size that it asks for, instead of in `on_response`,
+            by the bytes that were read. No Kafka version does so; KIP-13 considers it.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class QuotaManager:
         self.limits = limits
         self.config = config
         self.is_enabled = True
-        """False is a broker without any quota: nothing is measured."""
+        """Whether the broker has any quota; if not, nothing is measured."""
         self._mutation_config = mutation_config or config
         self._charges_requested_fetch = charges_requested_fetch
         self._rings: dict[tuple[QuotaType, Hashable], FloatRing] = {}
@@ -113,7 +113,7 @@ class QuotaManager:
         """Charge a produce that has been appended; other requests pass uncharged until `on_response`.
 
         Raises:
-            ValueError: a fetch, whose bytes are known to `on_response` only.
+            ValueError: the request is a fetch: only `on_response` knows its bytes.
         """
         if request.api is Api.FETCH and not self._charges_requested_fetch:
             raise ValueError("a fetch is charged by on_response, when its bytes are known")
@@ -137,16 +137,16 @@ class QuotaManager:
         thread_time_ns: int = 0,
         mutations: MutationCharge | None = None,
     ) -> Applied:
-        """Charge any request but a produce, when its response is ready.
+        """Charge any request except a produce, when its response is ready.
 
-        A throttled fetch is answered empty, and its bytes are taken back, whichever quota throttles it.
+        A throttled fetch is answered empty, and its bytes are un-recorded, whichever quota throttles it.
 
         Args:
-            request: not a produce.
-            time_ms: now.
-            response_bytes: what a fetch would send.
+            request: the request; not a produce.
+            time_ms: the present time (ms).
+            response_bytes: bytes that a fetch would send.
             thread_time_ns: time on the broker's threads.
-            mutations: what `mutation_charge` gave when the request began.
+            mutations: result of `mutation_charge` when the request began.
         """
         if not self.is_enabled or request.is_follower:
             return NOT_THROTTLED
@@ -162,7 +162,7 @@ class QuotaManager:
         return self._park(request, applied, time_ms)
 
     def mutation_charge(self, request: Request) -> MutationCharge:
-        """What a request that makes or deletes partitions takes from; for `on_response` afterwards."""
+        """The charge of a request that creates or deletes partitions, to be given to `on_response` afterwards."""
         if not self.is_enabled:
             return MutationCharge(TokenBucket(self._mutation_config), None, is_strict=False)
         bucket, limit = self.limits(QuotaType.CONTROLLER_MUTATION, request.user, request.client_id)
@@ -170,29 +170,29 @@ class QuotaManager:
         return MutationCharge(tokens, limit, is_strict=is_strict_mutation(request.api, request.version))
 
     def fetch_max_bytes(self, request: Request) -> int:
-        """Most bytes that a broker from 2.5 on reads for this fetch."""
+        """The most bytes that a broker from 2.5 on reads for this fetch."""
         if not self.is_enabled or request.is_follower:
             return request.size_bytes
         limit = self.limits(QuotaType.FETCH, request.user, request.client_id).per_s
         return fetch_max_bytes(request.size_bytes, limit, self.config)
 
     def rate_per_s(self, quota_type: QuotaType, user: str, client_id: str, time_ms: int) -> float:
-        """What the broker measures for a client at this moment, as JMX shows it; not for mutations.
+        """The rate that the broker measures for a client, as JMX shows it; not for mutations.
 
         Args:
-            quota_type: not of mutations.
-            user: raw name.
-            client_id: raw.
-            time_ms: the moment, epoch ms.
+            quota_type: the quota type; not controller mutations.
+            user: raw user name.
+            client_id: raw client id.
+            time_ms: time of the measurement, epoch ms.
         """
         return rate_per_s(*self._ring(quota_type, user, client_id).measure(time_ms))
 
     def queue_size(self, quota_type: QuotaType) -> int:
-        """Requests that one manager delays."""
+        """Number of requests that one manager delays."""
         return sum(parked.applied.by is quota_type for parked in self._delay_queue)
 
     def expired(self, time_ms: int) -> list[Parked]:
-        """Take from the delay queue whose delay is over."""
+        """Remove the requests from the delay queue that are due at `time_ms`, and return them."""
         found = []
         while self._delay_queue and self._delay_queue[0].due_ms <= time_ms:
             found.append(heapq.heappop(self._delay_queue))
@@ -200,16 +200,16 @@ class QuotaManager:
 
     @property
     def ring_count(self) -> int:
-        """Rate sensors in memory: of each bucket one a quota type."""
+        """Number of rate sensors in memory: one per bucket and quota type."""
         return len(self._rings)
 
     def forget_idle(self, time_ms: int) -> None:
-        """Give back the memory of rate sensors that a new one would equal; brokers do so after an hour."""
+        """Free the rate sensors that equal a new one; brokers do so after an hour."""
         from_ms = time_ms - self.config.horizon_ms
         self._rings = {key: ring for key, ring in self._rings.items() if ring.last_event_ms > from_ms}
 
     def shutdown(self) -> list[Parked]:
-        """Take everything from the delay queue, due or not."""
+        """Remove all requests from the delay queue, due or not, and return them."""
         found = sorted(self._delay_queue)
         self._delay_queue.clear()
         return found

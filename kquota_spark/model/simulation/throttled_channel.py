@@ -1,6 +1,6 @@
-"""How a throttle reaches a connection (KIP-219, Kafka 2.0).
+"""How a throttle takes effect on a connection (KIP-219, Kafka 2.0).
 
-Source: Kafka's `ThrottledChannel`, `KafkaChannel`'s mute states.
+Source: Kafka's `ThrottledChannel`, and the mute states of `KafkaChannel`.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from kquota_spark.model.measure.sampled_rate import major_minor
 
 
 class Delivery(Enum):
-    """How brokers throttle; the value is the versions that do so."""
+    """How brokers throttle; the value names the versions that do so."""
 
     HELD_BACK = "<2.0"
     """The response waits at the broker."""
     MUTED = "2.0+"
-    """The response goes out at once and carries the throttle; the broker reads nothing more until it is over."""
+    """The response is sent at once and contains the throttle; the broker reads nothing more until it is over."""
 
     @classmethod
     def of_version(cls, version: str) -> Delivery:
-        """That of a broker version such as `3.9.1`.
+        """The delivery of a broker version such as `3.9.1`.
 
         Raises:
             ValueError: the text does not begin with major.minor.
@@ -29,10 +29,10 @@ class Delivery(Enum):
 
 
 class ThrottledChannel:
-    """One connection of a client at the broker; the client's other connections go on.
+    """One connection of a client at the broker; a throttle does not stop the client's other connections.
 
-    Requests of a connection are handled one after the other: what is sent behind a throttled one waits for the
-    end of its delay, in both ways of delivery.
+    The broker handles the requests of a connection one after the other. In both deliveries, requests after a throttled
+    one wait for the end of its delay.
     """
 
     __slots__ = ("_delivery", "muted_until_ms")
@@ -42,6 +42,6 @@ class ThrottledChannel:
         self.muted_until_ms = 0
 
     def respond(self, time_ms: int, throttle_ms: int) -> int:
-        """Throttle the connection from now on; when the response goes out."""
+        """Throttle the connection from `time_ms` on, and return the time at which the response is sent."""
         self.muted_until_ms = time_ms + max(throttle_ms, 0)
         return self.muted_until_ms if self._delivery is Delivery.HELD_BACK else time_ms

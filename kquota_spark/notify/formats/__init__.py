@@ -1,4 +1,4 @@
-"""One message in the form of each receiver: pure functions, in which text of clients is always data.
+"""The format of a message for each receiver: pure functions, in which text from clients is always data.
 
 In reading order: text, webhook, slack, alertmanager, mail.
 """

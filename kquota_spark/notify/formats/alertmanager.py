@@ -1,7 +1,7 @@
 """Alerts for the API v2 of an Alertmanager: a condition is one alert, and its end resolves it.
 
-Names of clients stand in labels as Kafka writes them into ZooKeeper nodes: they may be matched in routes, and whatever
-the Alertmanager sends them to, nothing reads them as markup.
+Labels contain names of clients in the form of Kafka's ZooKeeper nodes. Routes may match them, and no receiver of the
+Alertmanager can read them as markup.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from kquota_spark.notify.news.events import Event
 
 PATH = "/api/v2/alerts"
 _ONCE_MS = 600_000
-"""How long an event that happened once is an active alert."""
+"""Time for which an event that happened once is an active alert, ms."""
 _LABELS = ("broker_id", "quota_type", "user", "client_id", "tags", "plan_id", "step", "part", "route")
-"""Facts that say which alert it is, not how bad."""
+"""Facts that identify an alert, without those that measure it."""
 
 
 def body(cluster_id: str, events: Iterable[Event], now_ms: int) -> bytes:
-    """JSON in ASCII; `now_ms` is when the events are sent, or were sealed."""
+    """The alerts as JSON in ASCII; `now_ms` is when the events are sent, or were sealed (epoch ms)."""
     return json.dumps([_alert(cluster_id, event, now_ms) for event in events]).encode("ascii")
 
 
@@ -42,7 +42,7 @@ def _alert(cluster_id: str, event: Event, now_ms: int) -> dict[str, Any]:
         },
         "startsAt": iso_time(event.since_ms),
     }
-    # Without an end, an Alertmanager resolves an alert that nobody repeats.
+    # Without an end, the alert is active until nobody repeats it.
     if event.status == "over":
         alert["endsAt"] = iso_time(event.at_ms)
     elif event.status == "once":

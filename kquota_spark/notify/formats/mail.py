@@ -1,4 +1,4 @@
-"""A mail in plain text. No text of clients is in a header, and none of it can begin one."""
+"""A mail in plain text. No header contains text from clients, and no such text can begin a header."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kquota_spark.notify.news.lanes import Message
 
 
 def mail(cluster_id: str, message: Message, route: Mail) -> EmailMessage:
-    """The same mail at each attempt: its Message-ID and Date are those of the message."""
+    """The mail of a message, the same at each attempt: Message-ID and Date come from the message."""
     made = EmailMessage(policy=SMTP)
     made["From"] = route.sender
     made["To"] = ", ".join(route.to)

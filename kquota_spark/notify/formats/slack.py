@@ -1,4 +1,4 @@
-"""A message for an incoming webhook of Slack; text of clients is plain text, in which nothing is a mention."""
+"""A message for an incoming webhook of Slack. Text from clients is plain text, in which nothing is a mention."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from kquota_spark.notify.formats.text import markup_text, rest, sentence, title
 from kquota_spark.notify.news.lanes import Message
 
 _MOST_BLOCKS = 45
-"""Slack takes 50."""
+"""Maximum blocks per message; Slack accepts 50."""
 _MOST_TEXT = 2_900
-"""Slack takes 3,000 characters in a block."""
+"""Maximum characters per block; Slack accepts 3,000."""
 
 
 def body(cluster_id: str, message: Message) -> bytes:
-    """JSON in ASCII."""
+    """The message as JSON in ASCII."""
     told = {
         "text": markup_text(title(cluster_id, message)),
         "mrkdwn": False,
@@ -37,6 +37,6 @@ def _texts(cluster_id: str, message: Message) -> list[str]:
 
 
 def _block(text: str) -> dict[str, Any]:
-    # The cut may be inside of an escape.
+    # The cut may be inside an escape.
     cut = text if len(text) <= _MOST_TEXT else re.sub(r"&\w*$", "", text[:_MOST_TEXT]) + "…"
     return {"type": "section", "text": {"type": "plain_text", "text": cut, "emoji": False}}

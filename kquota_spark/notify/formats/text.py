@@ -1,6 +1,6 @@
 """An event as one sentence for people.
 
-Each format hands its own escape over; every text that somebody else chose goes through it.
+Each format passes its own escape function, and every text that another person or client chose is escaped with it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _BEHIND = {
 
 
 def sentence(event: Event, escape: Escape) -> str:
-    """What happened, where, and what to do."""
+    """The sentence of an event: what happened, where, and what to do."""
     return _SENTENCES[event.kind](event, event.facts, escape)
 
 
@@ -135,18 +135,18 @@ _SENTENCES: dict[str, Callable[[Event, dict[str, Any], Escape], str]] = {
 
 
 def events_text(count: int) -> str:
-    """`1 event`, `2 events`."""
+    """A number of events: `1 event`, `2 events`."""
     return f"{count} event{'' if count == 1 else 's'}"
 
 
 def title(cluster_id: str, message: Message) -> str:
-    """The cluster, then `3 events (applied, violation)`; no text of clients is in it."""
+    """The cluster, then `3 events (applied, violation)`; it has no text from clients."""
     kinds = ", ".join(sorted({event.kind.replace("_", " ") for event in message.events}))
     return f"kquota {terminal_text(cluster_id)}: {events_text(len(message.events))} ({kinds})"
 
 
 def rest(count: int) -> str:
-    """How many events a message is without."""
+    """A sentence with the number of events that the message leaves out."""
     return f"{count:,} more events are left out: see kquota violations and kquota enforce status"
 
 

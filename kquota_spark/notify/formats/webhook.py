@@ -1,4 +1,4 @@
-"""JSON for any receiver, signed: `Kquota-Signature` is the HMAC-SHA256 of `Kquota-Timestamp`, a dot and the body."""
+"""Signed JSON for any receiver: `Kquota-Signature` is the HMAC-SHA256 of `Kquota-Timestamp`, a dot and the body."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FORM = 1
 
 
 def body(cluster_id: str, message: Message) -> bytes:
-    """The same bytes at each attempt; ASCII alone, so that no control character is in them."""
+    """The message as JSON, the same bytes at each attempt; in ASCII only, without control characters."""
     told = {
         "form": FORM,
         "message_id": message.message_id,
@@ -42,10 +42,10 @@ def headers(secret: str, message: Message, data: bytes, now_s: int) -> dict[str,
     """Headers of one attempt.
 
     Args:
-        secret: of the route; signs time and body.
-        message: for its id, which is the same at each attempt.
-        data: the body as it is sent.
-        now_s: of the attempt, epoch s.
+        secret: secret of the route; it signs time and body.
+        message: the message; its id is the same at each attempt.
+        data: the body of the request.
+        now_s: time of the attempt, epoch seconds.
     """
     return {
         "Content-Type": "application/json",
@@ -56,5 +56,5 @@ def headers(secret: str, message: Message, data: bytes, now_s: int) -> dict[str,
 
 
 def signature(secret: str, data: bytes, now_s: int) -> str:
-    """Hexadecimal."""
+    """The signature of time and body, hexadecimal."""
     return hmac.new(secret.encode(), b"%d.%s" % (now_s, data), hashlib.sha256).hexdigest()

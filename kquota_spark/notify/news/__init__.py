@@ -1,4 +1,4 @@
-"""From what was found to what is sent: events, what is new of them, groups and limits. Pure; time is an argument.
+"""From the state of the tables to messages: events, news, groups and limits. Pure code; time is an argument.
 
 In reading order: events, fold, lanes, state.
 """

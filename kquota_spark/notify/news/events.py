@@ -1,4 +1,4 @@
-"""One piece of news, with an id that stays the same in every run, so that receivers can leave copies out."""
+"""One piece of news, with an id that is the same in every run, so that receivers can drop copies."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Literal, NamedTuple
 Status = Literal["begins", "over", "once"]
 Fact = str | int | float | None
 MOST_NAME = 300
-"""Characters of a text of clients or people that an event keeps: a client id may have 32,767."""
+"""Maximum characters of a text from clients or people in an event: a client id may have 32,767."""
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something began, is over, or happened once."""
+    """A condition that began or ended, or an event that happened once."""
 
     event_id: str
     kind: str
@@ -23,31 +23,31 @@ class Event:
     status: Status
     at_ms: int
     since_ms: int
-    """When the condition began; of an event that happened once, when it did."""
+    """When the condition began, or when the event happened, epoch ms."""
     facts: dict[str, Fact]
-    """By name with unit; names of clients as they are, cut."""
+    """Facts by name with unit; names of clients are unchanged, except that long ones are cut."""
 
 
 class Seen(NamedTuple):
-    """An event as it was found in the tables."""
+    """An event from the tables, with its condition and its names."""
 
     condition: str
-    """What begins and is over; the same for both events."""
+    """The condition that begins and ends; the same for both events."""
     event: Event
     users: Sequence[str] = ()
-    """All names that it is about, for the choice of routes."""
+    """All users that it is about, for the choice of routes."""
     client_ids: Sequence[str] = ()
 
 
 def fact(value: Fact) -> Fact:
-    """A value as an event keeps it: a text cut, and a number that JSON has no form for left out."""
+    """A value for an event: a long text is cut, and a number that JSON cannot hold becomes None."""
     if isinstance(value, str):
         return value if len(value) <= MOST_NAME else f"{value[: MOST_NAME - 1]}…"
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def over(begun: Event, at_ms: int, facts: dict[str, Fact] | None = None) -> Event:
-    """The end of a condition."""
+    """The event that ends a condition, at `at_ms`; `facts` replace those of its begin."""
     known = begun.facts if facts is None else facts
     return Event(f"{begun.event_id}/over", begun.kind, "over", at_ms, begun.since_ms, known)
 

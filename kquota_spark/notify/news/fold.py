@@ -1,4 +1,4 @@
-"""What is new since the last read, and which routes hear of it."""
+"""The news since the last read, and the routes that get it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kquota_spark.notify.news.events import Event, Seen, over
 
 @dataclass(slots=True)
 class Active:
-    """A condition that holds, and the routes that heard of it: they hear of its end too."""
+    """A condition that holds, and the routes that got its event: they also get its end."""
 
     event: Event
     routes: list[str]
@@ -20,25 +20,25 @@ class Active:
 
 @dataclass(slots=True)
 class Known:
-    """What was found so far."""
+    """All that was found up to now."""
 
     is_begun: bool = False
-    """Before the first read all that has ended already is history, and nobody hears of it."""
+    """Whether there was a first read: conditions that ended before it are history and not reported."""
     active: dict[str, Active] = field(default_factory=dict)
     ended: dict[str, int] = field(default_factory=dict)
-    """Conditions that ended lately, with the time: they are found again for a while."""
+    """Conditions that ended recently, with the time (epoch ms): the next reads find them again."""
     ended_from_ms: int = 0
-    """Ends before this time are not asked for any more."""
+    """Ends before this time are not read any more, epoch ms."""
     log_sequence: int = 0
     """Rows of `enforcement_log` up to this one were read."""
 
 
 @dataclass(slots=True)
 class Found:
-    """What one read of the tables found."""
+    """The result of one read of the tables."""
 
     kinds: set[str] = field(default_factory=set)
-    """Kinds of conditions that could be read: of the others nothing is over."""
+    """Kinds of conditions that could be read: conditions of other kinds do not end."""
     holding: list[Seen] = field(default_factory=list)
     ended: list[Seen] = field(default_factory=list)
     """Conditions that ended since `Known.ended_from_ms`."""
@@ -52,12 +52,12 @@ Addressed = tuple[Event, Sequence[str]]
 
 
 def fold(known: Known, found: Found, routes: Mapping[str, Route], now_ms: int) -> list[Addressed]:
-    """Take over what was found, and return what is new.
+    """Add the result of a read to the known conditions, and return the news.
 
     Args:
-        known: what holds and what has ended as far as is known; changed in place.
-        found: by this read.
-        routes: by name.
+        known: known conditions that hold or have ended; changed in place.
+        found: the result of this read.
+        routes: the routes by name.
         now_ms: epoch ms.
     """
     is_first, known.is_begun = not known.is_begun, True
@@ -79,13 +79,13 @@ def fold(known: Known, found: Found, routes: Mapping[str, Route], now_ms: int) -
     if not is_first:
         news += [(seen.event, routes_of(seen, routes)) for seen in found.once]
     known.ended_from_ms = max(known.ended_from_ms, found.ended_from_ms)
-    known.log_sequence = found.log_sequence  # of a log that was made anew it is a smaller one
+    known.log_sequence = found.log_sequence  # it is smaller if the log was recreated
     known.ended = {one: at_ms for one, at_ms in known.ended.items() if at_ms >= known.ended_from_ms}
     return news
 
 
 def _vanished(known: Known, found: Found, now_ms: int) -> Iterator[Addressed]:
-    """Conditions that hold no more without a word of how they ended, such as an episode that was restated."""
+    """The ends of conditions that are not in the tables any more, such as an episode that was restated."""
     holding = {seen.condition for seen in found.holding}
     for condition, active in list(known.active.items()):
         if active.event.kind in found.kinds and condition not in holding:
@@ -94,7 +94,7 @@ def _vanished(known: Known, found: Found, now_ms: int) -> Iterator[Addressed]:
 
 
 def routes_of(seen: Seen, routes: Mapping[str, Route]) -> list[str]:
-    """The routes that an event goes to."""
+    """The names of the routes that get an event."""
     return [name for name, route in routes.items() if _is_for(seen, route)]
 
 

@@ -1,6 +1,7 @@
-"""The way of each route: events wait for a group, a group becomes one message, and a message is sent until it arrives.
+"""The lane of each route: events wait for a group, a group becomes one message, and a message is sent until it arrives.
 
-A message is sealed before it is sent, and is the same at each attempt: its id and its events tell copies from news.
+A message is sealed before it is sent, and is the same at each attempt. Its id and its events distinguish copies from
+news.
 """
 
 from __future__ import annotations
@@ -14,18 +15,18 @@ from kquota_spark.notify.news.events import Event
 
 HOUR_MS = 3_600_000
 MOST_EVENTS = 100
-"""Of one message; the others are in the next one."""
+"""Maximum events per message; the others are in the next one."""
 MOST_WAITING = 1_000
-"""Of one route; older ones are left out, and counted in the next message."""
+"""Maximum waiting events per route; older ones are left out, and the next message has their number."""
 GIVE_UP_MS = 24 * HOUR_MS
-"""Age of a message that is not sent any more."""
+"""Maximum age of a message, ms; an older one is not sent again."""
 _FIRST_PAUSE_MS = 5_000
 _LONGEST_PAUSE_MS = 900_000
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What a receiver gets at a time."""
+    """A group of events that a receiver gets together."""
 
     message_id: str
     sealed_ms: int
@@ -35,21 +36,21 @@ class Message:
 
 @dataclass(slots=True)
 class Lane:
-    """What is on its way to one route."""
+    """The waiting events and the undelivered message of one route."""
 
     waiting: list[Event] = field(default_factory=list)
     since_ms: int = 0
-    """When the oldest of them began to wait."""
+    """When the oldest of them began to wait, epoch ms."""
     left_out: int = 0
     message: Message | None = None
     """Sealed and not yet delivered."""
     failures: int = 0
     next_try_ms: int = 0
     sent_ms: list[int] = field(default_factory=list)
-    """Of the messages of the last hour."""
+    """Times of the messages of the last hour, epoch ms."""
 
     def add(self, events: Collection[Event], now_ms: int) -> None:
-        """Let events wait."""
+        """Add events to those that wait."""
         if not self.waiting:
             self.since_ms = now_ms
         self.waiting += events
@@ -58,15 +59,15 @@ class Lane:
         del self.waiting[:excess]
 
     def seal(self, name: str, now_ms: int, wait_ms: int, per_hour: int | None) -> None:
-        """Make a message of what waits, if nothing else is on its way, the wait is over and the hour has room.
+        """Make a message of waiting events, if no other is undelivered, the wait is over and the hour's limit allows.
 
         Args:
-            name: of the route, part of the message's id.
+            name: name of the route, part of the message's id.
             now_ms: epoch ms.
-            wait_ms: how long events wait for others from the first one on.
+            wait_ms: time that events wait for others, from the first one.
             per_hour: maximum messages per hour; None for no limit.
         """
-        # A clock that was set back must not stop a route until it has caught up.
+        # A clock that was set back must not stop a route until it reaches the old time again.
         self.sent_ms = [at_ms for at_ms in self.sent_ms if 0 <= now_ms - at_ms < HOUR_MS]
         if self.message is not None or not self.waiting or 0 <= now_ms - self.since_ms < wait_ms:
             return
@@ -81,12 +82,12 @@ class Lane:
         return self.message is not None and not 0 < self.next_try_ms - now_ms <= _LONGEST_PAUSE_MS
 
     def delivered(self, now_ms: int) -> None:
-        """The receiver has it."""
+        """Record that the receiver has the message."""
         self.message = None
         self.sent_ms.append(now_ms)
 
     def failed(self, now_ms: int, *, is_final: bool) -> int | None:
-        """The receiver does not have it: milliseconds until the next attempt; None for none, it is given up."""
+        """Record a failed attempt; milliseconds until the next attempt, None if the message is given up."""
         assert self.message is not None
         if is_final or now_ms - self.message.sealed_ms >= GIVE_UP_MS:
             self.left_out += len(self.message.events) + self.message.left_out
@@ -99,7 +100,7 @@ class Lane:
 
 
 def message_id(route: str, events: Collection[Event]) -> str:
-    """The same for the same events on the same route."""
+    """The id of a message: the same for the same events on the same route."""
     names = "\0".join([route, *(event.event_id for event in events)])
     return hashlib.sha256(names.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
@@ -107,13 +108,13 @@ def message_id(route: str, events: Collection[Event]) -> str:
 def seal_due(
     lanes: dict[str, Lane], settings: Notifications, now_ms: int, *, is_waiting: bool = True
 ) -> None:
-    """Seal the messages whose wait is over, or without waiting.
+    """Seal messages in the lanes in which the wait is over.
 
     Args:
-        lanes: by route; changed in place.
+        lanes: the lanes by route; changed in place.
         settings: waits and limits of the routes.
         now_ms: epoch ms.
-        is_waiting: False for messages of what is there now.
+        is_waiting: False to seal messages at once, without the wait.
     """
     for name, lane in lanes.items():
         has_own = groups_itself(settings.routes[name])
@@ -122,5 +123,5 @@ def seal_due(
 
 
 def groups_itself(route: Route) -> bool:
-    """Whether a receiver groups and limits by itself what it gets."""
+    """Whether the receiver itself groups and limits messages."""
     return isinstance(route, Alertmanager)

@@ -1,4 +1,4 @@
-"""All that a notifier remembers."""
+"""The whole state of a notifier."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from kquota_spark.notify.news.fold import Addressed, Known
 from kquota_spark.notify.news.lanes import Lane
 
 FORM = 1
-"""Of the file; another one is not read."""
+"""Version of the file; a file with another version is not read."""
 
 
 @dataclass(slots=True)
 class State:
-    """What was found, and what is on its way."""
+    """The known conditions, and the undelivered events."""
 
     form: int = FORM
     known: Known = field(default_factory=Known)
     lanes: dict[str, Lane] = field(default_factory=dict)
-    """By route."""
+    """Lanes by route."""
 
     def keep_routes(self, names: Iterable[str]) -> list[str]:
-        """Have a lane for each route of the settings and for no other; those that are dropped with events in them."""
+        """Keep one lane for each route of the settings; the names of dropped lanes that still had events."""
         wanted = list(names)
         dropped = [
             name for name, lane in self.lanes.items() if name not in wanted and (lane.waiting or lane.message)
@@ -33,7 +33,7 @@ class State:
         return dropped
 
     def add(self, news: Iterable[Addressed], now_ms: int) -> None:
-        """Let events wait for their routes."""
+        """Add events to the lanes of their routes."""
         for event, names in news:
             for name in names:
                 self.lanes[name].add([event], now_ms)

@@ -1,4 +1,4 @@
-"""INGEST of JMX: messages of any collector to rows of `jmx_samples`. In Arrow, on the workers."""
+"""INGEST of JMX: turns messages of any collector into rows of `jmx_samples`. In Arrow, on the workers."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _NO_SAMPLE = (None,) * len(JmxSample._fields)
 
 @dataclass(frozen=True, slots=True)
 class JmxSettings:
-    """What the parsers need to know; plain values, so that it travels to the workers.
+    """Settings of the parsers; plain values, so that they can be sent to the workers.
 
     Attributes:
-        cluster_id: goes into every row.
+        cluster_id: name of the cluster, for every row.
         brokers: broker ids by the addresses of their agents, in every form of `formats.jmx.sample.addresses`.
         types: MBean types by metric name.
-        raw_text_limit_bytes: how much of an unreadable message is kept.
-        allowed_clock_skew_ms: a sample that is further ahead of its message, or of its reading, is refused.
+        raw_text_limit_bytes: maximum bytes that are kept of an unreadable message.
+        allowed_clock_skew_ms: maximum time that a sample may be ahead of its message or of its reading, ms.
     """
 
     cluster_id: str
@@ -49,13 +49,13 @@ class JmxSettings:
 
 
 def to_jmx_messages(source: DataFrame) -> DataFrame:
-    """The columns that `sampled_batch` takes, of the Kafka source with headers."""
+    """The columns that `sampled_batch` takes, from the Kafka source with headers."""
     header = "get(headers.value, array_position(headers.key, 'broker_id') - 1)"
     return message_columns(source, f"coalesce({header}, key)")
 
 
 def sampled_batch(batch: pa.RecordBatch, settings: JmxSettings) -> pa.RecordBatch:
-    """Read one batch of messages: their samples, and a row with the reason for what cannot be read."""
+    """Read one batch of messages: a row for each sample, and a row with the reason for what cannot be read."""
     rows: list[tuple[Any, ...]] = []
     places: list[int] = []
     given = [batch.column(name).to_pylist() for name in ("value", "broker", "written_by_ms")]

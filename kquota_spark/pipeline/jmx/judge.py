@@ -1,7 +1,7 @@
-"""JUDGE of JMX: samples to `decisions` and `usage`. The rate is the broker's own; the limit is that of the bucket.
+"""JUDGE of JMX: turns samples into `decisions` and `usage`. The rate is the broker's own, the limit that of the bucket.
 
-What JMX tells is the state of a sensor at one moment. Whether the bucket was above its limit between two samples
-nobody knows, so no decision is certain. No state: a row of `jmx_samples` is one of each, or none.
+JMX reports the state of a sensor at one moment. It is not known whether the bucket was above its limit between two
+samples, so no decision is certain. There is no state: a row of `jmx_samples` gives one row of each table, or none.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _RATES = {
     CONNECTION: "connection_rate",
 }
 _KEPT = ("cluster_id", "event_date", "broker_id", "quota_type", "second", "rate_per_s", "source")
-"""Columns that a row of `usage` and of `decisions` have in common."""
+"""Columns that `usage` and `decisions` have in common."""
 
 
 def jmx_usage_batch(decisions: pa.RecordBatch) -> pa.RecordBatch:
-    """Rows of `usage` beside those of `decisions`: the rate of each bucket of users and client ids.
+    """Rows of `usage` for rows of `decisions`: the rate of each bucket of users and client ids.
 
-    Amounts are not known from a rate.
+    Amounts are null, because a rate does not show them.
     """
     rated = decisions.filter(pc.field("quota_type") != CONNECTION)
     made = {
@@ -58,9 +58,9 @@ def jmx_usage_batch(decisions: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def to_jmx_decisions(samples: DataFrame, load: Callable[[], Limits], config: RateConfig) -> DataFrame:
-    """Rows of `decisions`: one a sample of a bucket, under the rule as of the sample's time.
+    """Rows of `decisions`: one per sample of a bucket, under the rule at the time of the sample.
 
-    A token bucket holds so many seconds of its quota as `config` says (controller.quota.window.*).
+    `config` sets how many seconds of its quota a token bucket holds (controller.quota.window.*).
     """
     governed = samples.transform(_only_of_buckets).transform(with_limits, load).transform(_only_rated)
     ip_tag = F.when(F.col("ip").isNotNull(), F.to_json(F.struct("ip")))
@@ -79,7 +79,7 @@ def to_jmx_decisions(samples: DataFrame, load: Callable[[], Limits], config: Rat
 
 
 def _only_rated(samples: DataFrame) -> DataFrame:
-    """Samples with the rate of a bucket. Those of broker and listener have no quota that we watch."""
+    """Samples with the rate of a bucket. Those of broker and listener have no quota that is audited."""
     of_type = [F.when(F.col("quota_type") == name, F.col(column)) for name, column in _RATES.items()]
     return (
         samples.transform(_only_of_buckets)
@@ -94,7 +94,7 @@ def _only_of_buckets(samples: DataFrame) -> DataFrame:
 
 
 def _filled(frame: DataFrame, table: Table, made: Mapping[str, Column]) -> DataFrame:
-    """Exactly the columns of a table: made, or of that name; null where JMX does not tell."""
+    """Exactly the columns of a table: from `made`, or from the frame by name; null if JMX does not report them."""
     own = set(frame.columns)
     return frame.select(
         *(
@@ -112,7 +112,10 @@ def _second(time_ms: Column) -> Column:
 
 
 def _used_percent(config: RateConfig) -> Column:
-    """Above 100 is violated, and nothing else is: a rate above its limit, a token bucket below zero."""
+    """The part of the quota that is used, percent. Only above 100 the second is violated.
+
+    That is a rate above its limit, or a token bucket below zero.
+    """
     limit = F.col("limit_per_s")
     capacity = limit * (config.num_samples * config.window_ms / 1_000)
     of_tokens = 100.0 * (capacity - F.col("tokens")) / capacity

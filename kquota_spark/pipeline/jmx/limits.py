@@ -25,7 +25,7 @@ _ASKED = ("quota_type", "bucket_user", "bucket_client_id", "ip", "sample_time_ms
 
 
 class _Limit(NamedTuple):
-    """The first of the columns that are added."""
+    """The first of the added columns."""
 
     limit_per_s: float | None = None
     level: int | None = None
@@ -49,7 +49,7 @@ _ADDED = LIMITED.arrow_schema().names[len(JMX_SAMPLES.columns) :]
 
 
 def with_limits(samples: DataFrame, load: Callable[[], Limits]) -> DataFrame:
-    """Rows of `LIMITED` from samples that have a bucket or an address; a task loads the quotas once."""
+    """Rows of `LIMITED` from samples that have a bucket or an address; each task loads the quotas once."""
 
     def limit(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         limits = None

@@ -10,8 +10,8 @@ from kquota_spark.formats.quota_files.quota_file import read_quota_file
 from kquota_spark.model.govern.govern import RuleGovernor
 from kquota_spark.model.measure.sampled_rate import RateConfig
 from kquota_spark.model.quotas.rules import RuleBook, stretches
-from kquota_spark.pipeline.judge import FROM_AGREEMENT, FROM_DECISION
 from kquota_spark.replay.files import replay_files
+from kquota_spark.schema.decision_columns import FROM_AGREEMENT, FROM_DECISION
 
 
 def replayed(logs: Sequence[tuple[int, Path]], quotas: Path) -> list[dict[str, Any]]:

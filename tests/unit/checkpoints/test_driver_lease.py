@@ -110,7 +110,7 @@ def settings(request: pytest.FixtureRequest, tmp_path: Path) -> Settings:
 def taken(settings: Settings, clock: Clock, told: list[str] | None = None, name: str = "log") -> Lease:
     return taken_lease(
         settings, settings.checkpoints, name, IN_USE,
-        say=(told if told is not None else []).append, is_stopped=clock.wait, clock_s=clock,
+        notice=(told if told is not None else []).append, is_stopped=clock.wait, clock_s=clock,
     )  # fmt: skip
 
 
@@ -154,7 +154,7 @@ def test_a_second_driver_is_refused_at_the_first_beat_and_leaves_all_as_it_was(s
         return clock.wait(seconds)
 
     with pytest.raises(UserError) as refused:
-        taken_lease(settings, settings.checkpoints, "log", IN_USE, say=print, is_stopped=waits, clock_s=clock)
+        taken_lease(settings, settings.checkpoints, "log", IN_USE, notice=print, is_stopped=waits, clock_s=clock)
     assert str(refused.value) == (
         f"checkpoints {settings.checkpoints} are in use by another driver ({WHO}): "
         "stop it first, or give checkpoints: another path"
