@@ -93,7 +93,7 @@ def run_audit(
             else:
                 run.on(names)
         except Py4JNetworkError as error:
-            raise UserError("the JVM of the driver is gone: killed, or out of memory") from error
+            raise UserError("the JVM of the Spark driver has ended: killed, or out of memory") from error
 
 
 def _checked(settings: Settings, queries: Sequence[str]) -> list[str]:

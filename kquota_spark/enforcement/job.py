@@ -168,7 +168,7 @@ class Looks:
                 self.look()
         except UserError as error:
             if str(error) != self._problem:
-                say(f"enforce: nothing more is done for now: {error}")
+                say(f"enforce: stopped until the next check: {error}")
             self._problem = str(error)
             if self._seconds() - self._well_s > _GIVE_UP_S:
                 raise
@@ -256,7 +256,7 @@ def _run_on(settings: Settings, looks: Looks, stack: ExitStack) -> None:
         stop.silence_spark()
         query.stop()
     except Py4JNetworkError as error:
-        raise UserError("the JVM of the driver is gone: killed, or out of memory") from error
+        raise UserError("the JVM of the Spark driver has ended: killed, or out of memory") from error
 
 
 def start_heartbeat(session: SparkSession, settings: Settings, look: Callable[[], None]) -> StreamingQuery:

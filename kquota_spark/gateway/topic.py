@@ -152,7 +152,9 @@ class TopicReader:
         with self._connection.errors("read", "Read"):
             _, end = self._consumer.get_watermark_offsets(self._part, timeout=ANSWER_WITHIN_S)
         if end < self._next:
-            raise UserError(f"{name} was made anew meanwhile: what it held is gone, start again")
+            raise UserError(
+                f"{name} was deleted and created again meanwhile: start again, from its beginning"
+            )
         records: list[Record] = []
         deadline_s = time.monotonic() + ANSWER_WITHIN_S
         while self._next < end:

@@ -117,8 +117,8 @@ def require_name(entity: AnyEntity, *, is_set: bool) -> None:
         if name != "" and (problem := name_problem(name)) is not None:
             raise UserError(f"{kind.value} {name!r}: {problem}")
         if is_set and name in ("", DEFAULT.value):
-            has = "has an empty name" if name == "" else f"is called {name}"
-            raise UserError(f"{entity}: nobody {has}; the default has an option of its own, see --help")
+            problem = "a name cannot be empty" if name == "" else f"no name is {name}"
+            raise UserError(f"{entity}: {problem}; the default has its own option, see --help")
 
 
 def _asked(options: argparse.Namespace) -> list[_Part]:
@@ -209,4 +209,4 @@ def _entity_name(text: str) -> str:
 def _typed(kind: EntityType, text: str) -> _Part:
     if text:
         return kind, text
-    raise argparse.ArgumentTypeError(f"empty: the default {kind.value} has an option of its own")
+    raise argparse.ArgumentTypeError(f"empty: the default {kind.value} has its own option")

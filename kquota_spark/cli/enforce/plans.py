@@ -224,7 +224,7 @@ def _taking_back(command: str, entries: Sequence[LogEntry], form: Format) -> int
         quota, change = entry.proposal.quota, change_text(entry, is_back=True)
         entity = entity_text(str(quota.entity))
         say(terminal_text(f"would put back: {entity} {quota.key.value} {change} (step {entry.step_id.step})"))
-    said = "nothing was put back: --yes does it" if in_force else _NOT_IN_FORCE
+    said = "nothing was put back; add --yes to do it" if in_force else _NOT_IN_FORCE
     say(f"\n{said}" if in_force else said, sys.stdout if form == "table" else sys.stderr)
     return NOTHING
 
@@ -305,8 +305,8 @@ def only_shown(what: str, command: str, entries: Sequence[LogEntry], form: Forma
     """
     show_steps(command, entries, form)
     refused = [entry for entry in entries if entry.event is Event.REFUSED]
-    why = "a guard refused it" if entries and len(refused) == len(entries) else "--yes does it"
-    say(f"\nnothing was {what}: {why}", sys.stdout if form == "table" else sys.stderr)
+    why = ": a guard refused it" if entries and len(refused) == len(entries) else "; add --yes to do it"
+    say(f"\nnothing was {what}{why}", sys.stdout if form == "table" else sys.stderr)
     return REFUSED if refused else NOTHING
 
 

@@ -261,7 +261,7 @@ def _skipped(lines: Sequence[Line], still: int) -> str:
 
 
 def _nothing_changed(lines: Sequence[Line], when_empty: str) -> str:
-    return "nothing was changed: --yes does it" if lines else when_empty
+    return "nothing was changed; add --yes to do it" if lines else when_empty
 
 
 def _progress(what: str, done: int, total: int) -> None:

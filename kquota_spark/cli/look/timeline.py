@@ -89,7 +89,7 @@ class _Own(NamedTuple):
 
 def _own(options: argparse.Namespace) -> _Own:
     if options.user is None and options.client_id is None:
-        raise UserError("timeline: of whom? give --user NAME, --client-id ID, or both")
+        raise UserError("timeline: which client? add --user NAME, --client-id ID, or both")
     return _Own(options.client_id, options.until)
 
 

@@ -135,7 +135,7 @@ def _print_notes(notes: Sequence[str], form: Format) -> None:
 def _is_agreed(question: str) -> bool:
     """Whether the person agrees. Without a terminal to ask on, the program exits with 2, a usage error."""
     if not sys.stdin.isatty():
-        say("kquota: there is no terminal to ask on, and nothing was changed: --yes does it", sys.stderr)
+        say("kquota: there is no terminal to ask on, and nothing was changed; add --yes to do it", sys.stderr)
         raise SystemExit(USAGE)
     sys.stdout.flush()
     sys.stderr.write(f"{terminal_text(question)} [y/N] ")

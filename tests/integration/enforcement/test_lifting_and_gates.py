@@ -83,7 +83,7 @@ def test_lifted_quotas_throttle_nobody_and_come_back_to_the_byte(
         disable = ["quotas", "disable", "--config", str(config)]
         assert main(disable) == NOTHING
         assert config_tree(client) == before
-        assert capsys.readouterr().out.endswith("nothing was changed: --yes does it\n")
+        assert capsys.readouterr().out.endswith("nothing was changed; add --yes to do it\n")
         assert main([*disable, "--yes", "--reason", "incident 7"]) == 0
         assert "5 quotas lifted" in capsys.readouterr().out
         until_brokers_act(cluster)

@@ -89,7 +89,7 @@ def test_what_expires_ends_although_policies_or_decisions_cannot_be_read(
     cluster.now_ms = NOW_MS + 15 * MINUTE_MS
     job.looks.try_to_look()
     assert cluster.of_alice == "1000000"
-    assert "enforce: nothing more is done for now: " in capsys.readouterr().err
+    assert "enforce: stopped until the next check: " in capsys.readouterr().err
 
 
 def test_a_long_look_is_followed_by_a_rest_in_which_only_what_is_over_ends(
@@ -180,7 +180,7 @@ def test_a_look_that_fails_is_said_once_and_the_next_one_goes_on(
     job.looks.try_to_look()
     said = capsys.readouterr().err
     assert said.count("\n") == 1
-    assert said.startswith(f"enforce: nothing more is done for now: {cluster.policy_file}: mode: 'full'")
+    assert said.startswith(f"enforce: stopped until the next check: {cluster.policy_file}: mode: 'full'")
     assert cluster.of_alice == "1000000"
     cluster.policy_file.write_text(good, encoding="utf-8")
     job.looks.try_to_look()

@@ -51,7 +51,7 @@ def test_without_yes_nothing_is_approved_applied_or_rolled_back(cluster: InMemor
     for command, word in (("approve", "approved"), ("apply", "sent")):
         code, out, err = enforce(cluster, command, plan)
         assert (code, err) == (NOTHING, "")
-        assert out.endswith(f"\nnothing was {word}: --yes does it\n")
+        assert out.endswith(f"\nnothing was {word}; add --yes to do it\n")
     assert as_json("enforce", "show", plan, "--config", str(cluster.config)) == before
     assert cluster.of_alice == "1000000"
 
@@ -79,7 +79,7 @@ def test_approve_apply_and_rollback_change_the_quota_and_put_it_back_to_the_lett
     )  # the 2nd apply
     code, out, _ = enforce(cluster, "rollback", plan)
     back = "users/alice producer_byte_rate 500 kB/s -> 1.0 MB/s (+100 %)"
-    said = f"would put back: {back} (step 1)\n\nnothing was put back: --yes does it\n"
+    said = f"would put back: {back} (step 1)\n\nnothing was put back; add --yes to do it\n"
     assert (code, out) == (NOTHING, said)
     code, out, _ = enforce(cluster, "rollback", plan, "--yes", "--ticket", "CHG-9")
     assert (code, [line.split("; ")[0].split(" ", 1)[1] for line in out.splitlines()]) == (

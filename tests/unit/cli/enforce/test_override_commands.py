@@ -38,7 +38,7 @@ def test_an_override_is_shown_first_and_writes_nothing(cluster: InMemoryCluster)
     assert (code, err) == (NOTHING, "")
     assert "~ users/alice\n      change     producer_byte_rate 1.0 MB/s -> 600 kB/s (-40 %)\n" in out
     assert "why        override: backfill\n      until      2026-11-21 07:42:01 UTC\n" in out
-    assert out.endswith("\nnothing was sent: --yes does it\n")
+    assert out.endswith("\nnothing was sent; add --yes to do it\n")
     assert cluster.of_alice == "1000000"
     assert not (cluster.root / "tables" / "enforcement_log").exists()
 
@@ -67,7 +67,7 @@ not shown: before, reason (a wider terminal shows more, --output csv everything)
         NOTHING,
         (
             "would put back: users/alice producer_byte_rate 600 kB/s -> 1.0 MB/s (+66.7 %) (step 1)\n\n"
-            "nothing was put back: --yes does it\n"
+            "nothing was put back; add --yes to do it\n"
         ),
     )
     assert kquota(cluster, "override", "expire", plan, "--yes")[0] == 0

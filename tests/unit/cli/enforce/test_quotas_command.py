@@ -87,7 +87,7 @@ def test_without_yes_it_only_shows(cluster: Cluster, capsys: pytest.CaptureFixtu
         "clients/<default>  consumer_byte_rate  2.5 MB/s  not set  lift",
         "users/alice        producer_byte_rate  1.0 MB/s  not set  lift",
         "users/alice        request_percentage    12.5 %  not set  lift",
-        "nothing was changed: --yes does it",
+        "nothing was changed; add --yes to do it",
     ]
 
 

@@ -240,7 +240,7 @@ def test_both_grammars_alter_alike(asked: str, cluster: InMemoryClusterQuotas) -
         ),
         (
             "--name user= --add producer_byte_rate=5",
-            "users/: nobody has an empty name; the default has an option of its own, see --help",
+            "users/: a name cannot be empty; the default has its own option, see --help",
         ),
     ],
 )

@@ -225,7 +225,7 @@ def test_without_a_terminal_it_shows_and_ends_as_wrong_usage(
         main(["import", file])
     assert ended.value.code == 2
     assert "planned" in out.getvalue()
-    assert err.getvalue().endswith("no terminal to ask on, and nothing was changed: --yes does it\n")
+    assert err.getvalue().endswith("no terminal to ask on, and nothing was changed; add --yes to do it\n")
     assert cluster.altered == []
 
 

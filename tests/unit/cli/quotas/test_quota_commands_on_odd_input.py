@@ -84,7 +84,7 @@ def test_closed_standard_output_is_no_error(
     ("name", "problem"),
     [
         ("<default>",
-         "users/%3Cdefault%3E: nobody is called <default>; the default has an option of its own, see --help"),
+         "users/%3Cdefault%3E: no name is <default>; the default has its own option, see --help"),
         ("\udcff", r"user '\udcff': not UTF-8, as every name on the wire is"),
     ],
 )  # fmt: skip
