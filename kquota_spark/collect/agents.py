@@ -1,4 +1,4 @@
-"""Where a broker's MBeans can be read by HTTP: Jolokia's agent, or a page of Prometheus' jmx_exporter."""
+"""The agents from which a broker's MBeans are read by HTTP: Jolokia, or a page of Prometheus' jmx_exporter."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PATTERNS = (
     f"{DOMAIN}:type=socket-server-metrics,listener=*",
     f"{DOMAIN}:type=socket-server-metrics,ip=*",
 )
-"""What is read. `type=Produce,*` gives the MBean without tags as well."""
+"""MBeans to read. `type=Produce,*` also returns the MBean without tags."""
 _REQUESTS = json.dumps([{"type": "read", "mbean": pattern} for pattern in PATTERNS]).encode()
 _LIMIT_BYTES = 256 << 20
 _AT_ONCE_BYTES = 1 << 16
@@ -37,31 +37,31 @@ _EXAMPLES = {"jolokia": "http://kafka1:8778/jolokia", "prometheus": "http://kafk
 
 
 class AgentError(Exception):
-    """An agent did not give what was asked for; the text is for the operator."""
+    """An agent did not return the MBeans; the text is for the operator."""
 
 
 class Agent(Protocol):
-    """Whom a collector polls."""
+    """An agent that a collector polls."""
 
     @property
     def broker_id(self) -> int:
-        """Of the broker."""
+        """Id of the agent's broker."""
 
     @property
     def url(self) -> str:
-        """Where its agent listens."""
+        """Address of the agent."""
 
     def read(self, timeout_s: float) -> list[dict[str, Any]]:
         """All quota MBeans, in the form of Jolokia's answers.
 
         Raises:
-            AgentError: no answer in time, a refusal, or an answer of something else.
+            AgentError: no answer in time, a refusal, or an answer that is not an agent's.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class JolokiaAgent:
-    """The agent of one broker, e.g. at `http://kafka1:8778/jolokia`; an empty user stands for no login."""
+    """The Jolokia agent of one broker, e.g. at `http://kafka1:8778/jolokia`; an empty user means no login."""
 
     broker_id: int
     url: str
@@ -69,7 +69,7 @@ class JolokiaAgent:
     password: str = field(default="", repr=False)
 
     def read(self, timeout_s: float) -> list[dict[str, Any]]:
-        """One answer a pattern; see `Agent`."""
+        """One answer per pattern; see `Agent`."""
         headers = {"Content-Type": "application/json", **basic_login(self.user, self.password)}
         request = urllib.request.Request(f"{self.url.rstrip('/')}/", _REQUESTS, headers)  # noqa: S310 - see agents_of
         try:
@@ -80,7 +80,7 @@ class JolokiaAgent:
 
 @dataclass(frozen=True, slots=True)
 class ExporterAgent:
-    """The jmx_exporter of one broker, e.g. at `http://b-1:11001/metrics`; /metrics if the address has no path."""
+    """The jmx_exporter of one broker, e.g. at `http://b-1:11001/metrics`; an address without a path gets /metrics."""
 
     broker_id: int
     url: str
@@ -102,7 +102,7 @@ class ExporterAgent:
 
 
 def _fetched(request: urllib.request.Request, timeout_s: float, path: str) -> bytes:
-    """The body of an answer. One that comes by drops ends with the time as well: other brokers are waiting."""
+    """The body of an answer. The timeout also ends a slow answer that keeps arriving: other brokers are waiting."""
     deadline_s = time.monotonic() + timeout_s
     body = bytearray()
     try:
@@ -135,7 +135,7 @@ def agents_of(jmx: CollectJmx) -> Sequence[Agent]:
     """The agents that the settings name.
 
     Raises:
-        UserError: there is none, an id is no number, or an address is none of HTTP, or holds a login.
+        UserError: there is none, an id is not a number, an address is not an HTTP address, or it contains a login.
     """
     example = _EXAMPLES[jmx.source]
     if not jmx.brokers:

@@ -1,7 +1,7 @@
-"""`kquota collect jmx`: polls the agents of the brokers and sends what they say to a topic.
+"""`kquota collect jmx`: polls the agents of the brokers and sends their answers to a topic.
 
-What a sensor said at a moment cannot be asked for later: unlike a line of the log, a sample that could not be read
-or sent is gone. Everything that is missing is said once, and said again when it is back.
+Unlike a line of the log, a sample that could not be read or sent is lost: a sensor's past values cannot be queried.
+An agent or topic that fails is reported once, and once more when it is back.
 """
 
 from __future__ import annotations
@@ -24,27 +24,25 @@ _LAST_WORDS_S = 5.0
 
 @dataclass(slots=True)
 class Collector:
-    """Polls agents and sends their answers.
-
-    Args:
-        agents: one a broker.
-        connect: opens the topic; again after messages failed.
-        interval_ms: from one poll to the next.
-        tell: takes one line for the operator.
-        clock_ms: the wall clock, which stamps the samples.
-    """
+    """Polls agents and sends their answers."""
 
     agents: Sequence[Agent]
+    """One per broker."""
     connect: Callable[[], Topic]
+    """Opens the topic; called again after messages failed."""
     interval_ms: int
+    """Time from one poll to the next."""
     tell: Callable[[str], None]
+    """Takes one line for the operator."""
     clock_ms: Callable[[], int]
+    """The wall clock that stamps the samples, epoch ms."""
     sent: int = 0
+    """Number of messages sent so far."""
     _topic: Topic | None = None
     _away: set[str] = field(default_factory=set)
 
     def run(self, stop: threading.Event) -> int:
-        """Poll until told to stop; the number of messages that were sent.
+        """Poll until `stop` is set; returns the number of messages sent.
 
         Raises:
             UserError: the topic cannot be used at all.
@@ -70,7 +68,7 @@ class Collector:
         return self.sent
 
     def _poll(self, agent: Agent) -> tuple[list[bytes], str]:
-        """What an agent says, as messages of the time halfway between question and answer; or what is wrong."""
+        """An agent's answers as messages, with the time halfway between query and answer; or the problem."""
         asked_ms = self.clock_ms()
         try:
             answers = agent.read(min(self.interval_ms / 1_000, _LONGEST_READ_S))
@@ -94,13 +92,13 @@ class Collector:
                 self._topic = None
 
     def _stuck(self) -> str:
-        """What the connection complains about while messages wait."""
+        """The last error of the connection while messages wait; empty if none waits."""
         assert self._topic is not None
         left = self._topic.unacknowledged(0.2)
         return self._topic.last_error if left else ""
 
     def _mark(self, what: str, problem: str, verb: str) -> None:
-        """Say that something is away, or back; once each."""
+        """Report once that an agent or the topic fails, and once that it is back."""
         if problem and what not in self._away:
             self.tell(f"{what} {verb}: {problem}; continues without it, reports when it is back")
             self._away.add(what)

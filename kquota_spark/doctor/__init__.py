@@ -1,4 +1,4 @@
-"""What `kquota doctor` asks: of the tables after a run, of the servers and stores before the first.
+"""The checks of `kquota doctor`: of the tables after a run, and of servers and stores before the first run.
 
 In reading order: counts, checks, store_trial, spark_trial, preflight.
 """

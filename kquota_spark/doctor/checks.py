@@ -1,7 +1,7 @@
-"""What `kquota doctor` asks of the tables after a run: is every line counted, and may a page be trusted.
+"""The checks of `kquota doctor` after a run: whether every line is counted, and whether a report can be trusted.
 
-Tables are opened from the last hop to the first. While the job runs, a later snapshot then has more rows than
-an earlier one, and what it has more is "not yet measured" or "not yet judged", never "lost".
+Tables are opened from the last hop to the first. While the job runs, the snapshots of earlier hops are then newer and
+have more rows. Those rows are "not yet measured" or "not yet judged", never "lost".
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ _UNREADABLE_WARN, _UNREADABLE_FAIL = 0.001, 0.5
 _SLACK_MS = 30_000
 _FINISHED = " (expected after a finished run)"
 MANY_CLIENT_IDS = 10_000
-"""Of one user, in all of `requests` that is kept. A second of each of them is a row of usage and of decisions."""
+"""Number of client ids of one user in `requests` from which on a warning is printed.
+
+Each client id adds one row per second with traffic to `usage` and to `decisions`.
+"""
 
 _UNREADABLE = """
 select cluster_id, coalesce(sum(coalesce(lines, 1)) filter (topic is not null), 0)::bigint as lines,
@@ -108,7 +111,10 @@ _JUDGED_OF_JMX = "select count(*) from decisions where source = 'jmx' and cluste
 
 
 def run_checks(settings: Settings, now_ms: int) -> Iterator[Check]:
-    """All checks after a run, each as it is done; a missing table is a finding, and what needs it is left out."""
+    """All checks after a run, each yielded when it is done.
+
+    A missing table is a finding, and the checks that need the table are skipped.
+    """
     with Tables(settings) as tables:
         names = (*_LAST_TO_FIRST, *(["jmx_samples"] if settings.kafka.jmx_topic else ()))
         missing = [check for name in names if (check := _missing(tables, name)) is not None]
@@ -157,13 +163,13 @@ def _unreadable(tables: Tables) -> list[Check]:
 
 
 def _reasons(tables: Tables, table: str, cluster_id: str) -> str:
-    """The most frequent ones why something of the table could not be read."""
+    """The three most frequent reasons why rows of the table could not be read, each with its count."""
     found = tables.query(_REASONS.format(table=table), [cluster_id]).rows
     return ": " + "; ".join(f"{times:,} {reason}" for reason, times in found)
 
 
 def lag_checks(tables: Tables, settings: Settings, now_ms: int) -> list[Check]:
-    """How far each hop is behind the one before it. Needs `requests`, `usage` and `decisions`."""
+    """How far each hop is behind the one before it. Needs `requests`, `usage` and `decisions` opened."""
     stream = settings.stream
     hop_ms = 3 * stream.trigger + _SLACK_MS
     checks = []
@@ -195,7 +201,7 @@ def _lag(what: str, evidence: str, behind_ms: int, allowed_ms: int, advice: str)
 
 
 def source_checks(tables: Tables, settings: Settings, now_ms: int) -> list[Check]:
-    """Through when the quotas of each cluster are known. Needs `decisions` and `quota_rules`."""
+    """Up to which time the quotas of each cluster are known. Needs `decisions` and `quota_rules` opened."""
     advice = "start the watcher (kquota watch) and keep it running beside the audit"
     rows = tables.query(_RULES).dicts()
     if not rows:
@@ -261,7 +267,10 @@ def _episodes(tables: Tables, settings: Settings) -> list[Check]:
 
 
 def growth_checks(tables: Tables) -> list[Check]:
-    """Users above the limit, worst first; nothing if there is none. Needs `requests`."""
+    """A warning for each of the three users with the most client ids, if they have `MANY_CLIENT_IDS` or more.
+
+    Needs `requests` opened.
+    """
     return [_offender(tables, row) for row in tables.query(_MOST_IDS, [MANY_CLIENT_IDS]).dicts()]
 
 
@@ -280,7 +289,7 @@ def _offender(tables: Tables, row: dict[str, Any]) -> Check:
 
 
 def jmx_checks(tables: Tables, settings: Settings, now_ms: int) -> list[Check]:
-    """Whether samples of JMX arrive and are judged. Needs `jmx_samples` and `decisions`."""
+    """Whether JMX samples arrive and are judged. Needs `jmx_samples` and `decisions` opened."""
     rows = tables.query(_SAMPLES).dicts()
     if not rows:
         advice = "start a collector (kquota collect jmx) and the audit"

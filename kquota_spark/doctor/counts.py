@@ -1,7 +1,7 @@
 """The count equation: every line of the log topic is in the tables once, hop by hop.
 
-Hops are compared second by second and not by their totals, so that a row too many in one place does not hide
-a row too few in another. What is newer than the newest second of the next hop is "not yet", never "lost".
+Hops are compared second by second, not by their totals: a surplus row in one second must not hide a missing row in
+another. Rows newer than the newest second of the next hop are "not yet", never "lost".
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from kquota_spark.schema.key_columns import FROM_LOG
 from kquota_spark.store.reading import Tables, utc_text
 
 _STILL_MOVING_MS = 300_000
-"""While the job runs, a hop may have read part of a commit: younger differences are only a warning."""
+"""Age (ms) below which a difference is only a warning: while the job runs, a hop may have read part of a commit."""
 _TOO_MANY_COPIES = 0.01
 
 _LINES = """
@@ -26,8 +26,8 @@ select cluster_id, sum(coalesce(lines, 1))::bigint as lines, count(*) filter (ki
        count(*) filter (is_out_of_time) as out_of_time
 from requests where topic is not null group by cluster_id order by cluster_id
 """
-# Retention deletes whole dates of the record time. Around the first midnight that is left, offsets and record
-# times interleave: in a table of several days the first ten minutes are not compared.
+# Retention deletes whole dates of record times. Around the first midnight that remains, offsets and record times
+# interleave. So in a table of several days, the first ten minutes are not compared.
 _OFFSETS = """
 with cut as (
   select cluster_id,
@@ -59,8 +59,8 @@ from (
   group by broker_id, connection, correlation_id, api_key, log_time_ms having count(*) > 1
 )
 """
-# Both hops go into one grouping by the second as it is stored: of ten million rows each, two groupings and a join of
-# them take half as long again.
+# One grouping of both hops, by the second as it is stored. With ten million rows in each hop, two groupings and a join
+# take half as long again.
 _MEASURED = f"""
 select cluster_id, broker_id, make_timestamptz(record_time_ms // 1000 * 1000000) as second,
        coalesce(lines, 1) as due, null as kept, null as copies
@@ -98,7 +98,7 @@ _TO_DECISIONS = _COMPARED.format(keys="cluster_id, broker_id, quota_type, second
 
 
 def line_checks(tables: Tables) -> list[Check]:
-    """Lines of the topic against rows of `requests`: kinds, offsets, copies, lines from the future."""
+    """Compare the lines of the topic with the rows of `requests`: kinds, offsets, copies, lines from the future."""
     rows = tables.query(_LINES).dicts()
     if not rows:
         return [warn("lines", "the table requests holds no line", "start the shippers and the audit")]
@@ -166,9 +166,9 @@ def _offsets(tables: Tables, row: dict[str, Any]) -> Check:
 
 
 def measured_checks(tables: Tables, clock_skew_ms: int) -> list[Check]:
-    """Chargeable rows of `requests` against `usage`: measured, copies, not yet, late.
+    """Compare the chargeable rows of `requests` with `usage`: measured, copies, not yet measured, late.
 
-    Lines that the job set aside because its own clock was behind count as late: restate takes them in. Lines that are
+    Lines that the job set aside because its own clock was behind count as late; `kquota restate` takes them in. Lines
     ahead of their messages by more than `clock_skew_ms` are not chargeable.
     """
     checks = []
@@ -193,7 +193,7 @@ def measured_checks(tables: Tables, clock_skew_ms: int) -> list[Check]:
 
 
 def judged_checks(tables: Tables, now_ms: int) -> list[Check]:
-    """`usage` against `decisions`: judged, late, not yet, missing."""
+    """Compare `usage` with `decisions`: judged, late, not yet judged, missing."""
     checks = []
     for row in tables.query(_TO_DECISIONS).dicts():
         evidence = (

@@ -1,6 +1,6 @@
-"""What `kquota doctor --before` looks at ahead of the first run: this machine, the stores, ZooKeeper, Kafka.
+"""The checks of `kquota doctor --before`, ahead of the first run: this machine, the stores, ZooKeeper, Kafka.
 
-A server that is missing is a finding. Every wait is bounded; all together stay below half a minute.
+A server that does not answer is a finding. Every wait has a time limit, and all waits together take less than 30 s.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ZOOKEEPER_MOST_S = 8.0
 _KAFKA_MOST_MS = 5_000
 _JAVA_MOST_S = 5.0
 _STORE_LIMITS = {"connect_timeout": "3s", "timeout": "5s", "max_retries": "1"}
-"""Names and values of deltalake."""
+"""Limits of an object store's waits, as names and values of deltalake."""
 _CONSUMED = """
 select topic, "partition", max(kafka_offset), max(kafka_timestamp_ms) from requests
 where cluster_id = ? and topic is not null group by all
@@ -33,7 +33,7 @@ where cluster_id = ? and topic is not null group by all
 
 
 def before_checks(settings: Settings, now_ms: int) -> Iterator[Check]:
-    """All checks ahead of a run, each as it is done."""
+    """All checks ahead of a run, each yielded when it is done."""
     yield java_check(_JAVA_MOST_S)
     yield _spark()
     steps: Sequence[tuple[str, Callable[[], list[Check]]]] = (
@@ -53,7 +53,7 @@ def before_checks(settings: Settings, now_ms: int) -> Iterator[Check]:
 
 
 def _spark() -> Check:
-    # Looked up, not imported: a second of start-up, and nothing of it is needed here.
+    # Found, not imported: an import takes a second, and nothing of pyspark is needed here.
     if importlib.util.find_spec("pyspark") is None:
         advice = "pip install kquota-spark[spark] where spark-submit runs"
         return warn("Spark", "pyspark is not installed here", advice)
@@ -61,14 +61,14 @@ def _spark() -> Check:
 
 
 def _soon(settings: Settings) -> Settings:
-    """With an object store that is not waited for longer than for the servers, unless the settings say how long."""
+    """The settings with short time limits of the object store, unless the settings contain limits of their own."""
     given = {name.lower() for name in settings.storage_options}
     limits = {name: value for name, value in _STORE_LIMITS.items() if name not in given}
     return settings.changed(storage_options={**settings.storage_options, **limits})
 
 
 def _writable(key: str, root: str) -> Check | None:
-    """Whether a folder of this machine can be written; None for an object store, which only a trial can tell."""
+    """Whether a folder of this machine can be written; None for an object store, which only a trial can test."""
     path = local_path(root)
     if path is None:
         return None
@@ -142,7 +142,7 @@ def _node(client: Any, path: str) -> Check:
 
 
 def _consumed(settings: Settings) -> dict[Place, Consumed] | None:
-    """How far ingest has come, if it has ever run."""
+    """The last offset and time that ingest has read of each partition; None if it has never run."""
     try:
         with open_tables(settings, "requests") as tables:
             found = tables.query(_CONSUMED, [settings.cluster_id]).rows

@@ -1,4 +1,4 @@
-"""Tries the stores of tables and checkpoints from tasks of Spark, on whatever nodes they run, and by Spark itself."""
+"""Trials of the stores of tables and checkpoints: from Spark tasks, on their nodes, and by Spark's own writers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def store_checks(settings: Settings, session: SparkSession) -> Iterator[Check]:
-    """The checks of this process, then parts that tasks of Spark write and read, and a checkpoint that Spark writes."""
+    """The checks of this process, then of parts that Spark tasks write and read, then of a checkpoint by Spark."""
     yield tables_check(settings)
     yield checkpoints_check(settings)
     context = session.sparkContext
@@ -48,7 +48,7 @@ def store_checks(settings: Settings, session: SparkSession) -> Iterator[Check]:
 
 
 def _spark_checkpoints_check(session: SparkSession, settings: Settings) -> Check:
-    """Spark writes a file as it does for a checkpoint, and the driver reads it through Arrow."""
+    """Have Spark write a file as it does for a checkpoint, and read it in the driver through Arrow."""
     begun_s, text = time.monotonic(), b"of Spark"
     try:
         with trial_folder(settings, settings.checkpoints) as root:
@@ -62,7 +62,7 @@ def _spark_checkpoints_check(session: SparkSession, settings: Settings) -> Check
 
 
 def _written_by_spark(session: SparkSession, root: str, text: bytes) -> str:
-    """Write `offsets/0` by Spark's own class for checkpoints; the name of that class."""
+    """Write `offsets/0` with Spark's own class for checkpoints, and return the name of that class."""
     java: Any = session.sparkContext._jvm
     hadoop = session._jsparkSession.sessionState().newHadoopConf()
     folder = java.org.apache.hadoop.fs.Path(hadoop_place(root, "offsets"))

@@ -1,7 +1,7 @@
-"""Tries the stores of tables and checkpoints as the job uses them, without Spark; `spark_trial` does it with Spark.
+"""Trials of the stores of tables and checkpoints as the job uses them, without Spark; `spark_trial` uses Spark.
 
-A trial has a folder of its own under each root, and removes it again. Of a root that was not there the empty folder
-stays.
+A trial creates its own folder under each root and removes it afterwards. If the root did not exist, the root stays as
+an empty folder.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ _CONDITIONAL = (
     "writes (If-None-Match)"
 )
 Write = Callable[[Settings], Iterable[tuple[str, list[Part]]]]
-"""Writes parts of the trial; the host of each writer, and its parts."""
+"""Writes parts of the trial, and returns the host of each writer with its parts."""
 Read = Callable[[Settings], list[list[int]]]
-"""What each of some processes reads of the trial, see `numbers_seen`."""
+"""Reads the trial in several processes, and returns the numbers that each one read (`numbers_seen`)."""
 
 
 def tables_check(settings: Settings) -> Check:
-    """Write parts from this process, commit, merge and read them."""
+    """Write parts from this process, then commit, merge and read them."""
     return tried_tables(settings, _written_here)
 
 
@@ -84,7 +84,7 @@ def checkpoints_check(settings: Settings) -> Check:
 
 
 def written_part(trial: Settings, number: int) -> list[Part]:
-    """Write one row as a task does; the files."""
+    """Write one row as a task does, and return the files."""
     row = {"event_date": _today(), "number": number, "host": socket.gethostname()}
     writer = PartWriter(trial, TRIAL)
     for batch in pa.Table.from_pylist([row], schema=TRIAL.arrow_schema()).to_batches():
@@ -93,7 +93,7 @@ def written_part(trial: Settings, number: int) -> list[Part]:
 
 
 def numbers_seen(trial: Settings) -> list[int]:
-    """The rows that this process sees, through deltalake, by their numbers."""
+    """The numbers of the rows that this process reads through deltalake, sorted."""
     table = delta_table(trial, TRIAL.name)
     rows = table.to_pyarrow_table(columns=["number"], filesystem=arrow_files(table))
     found: list[Any] = rows["number"].to_pylist()
@@ -109,12 +109,12 @@ def _written_here(trial: Settings) -> list[tuple[str, list[Part]]]:
 
 
 def tried_tables(settings: Settings, write: Write, read: Read | None = None) -> Check:
-    """Have parts written, commit, merge and read them.
+    """Have parts written, then commit, merge and read them.
 
     Args:
-        settings: where the tables are, and how to reach them.
+        settings: the root of the tables, and how to reach it.
         write: writes the parts.
-        read: reads them beside this process; None for this process alone.
+        read: reads them in other processes as well; None to read them in this process only.
     """
     by = "this process" if read is None else "tasks of Spark"
     begun_s = time.monotonic()
@@ -135,7 +135,7 @@ def _tried(trial: Settings, write: Write, read: Read | None) -> tuple[set[str], 
     """The hosts that wrote, and whether the store refuses a second commit of one version.
 
     Raises:
-        UserError: something of it does not work.
+        UserError: a part cannot be written, committed or merged, or other rows are read than were written.
     """
     create_table(trial, TRIAL)
     found = list(write(trial))
@@ -145,7 +145,7 @@ def _tried(trial: Settings, write: Write, read: Read | None) -> tuple[set[str], 
     with delta_errors(f"table {TRIAL.name} cannot be written"):
         commits.add(parts, MicroBatch("trial", 0))
         _merged(trial, count)
-    wanted = list(range(count + 1))  # the merge has put a new row beside those of the parts
+    wanted = list(range(count + 1))  # the merge has added one row to those of the parts
     for seen in (numbers_seen(trial), *(read(trial) if read is not None else ())):
         if seen != wanted:
             raise UserError(f"rows {wanted} were written, and {seen} are read")
@@ -164,10 +164,10 @@ def _merged(trial: Settings, count: int) -> None:
 
 
 def _is_exclusive(trial: Settings) -> bool:
-    """Whether of writers that make the same version at the same time one wins.
+    """Whether exactly one of several writers that commit the same version at the same time succeeds.
 
-    deltalake looks whether there is a version before it asks the store to refuse one, so one after the other would
-    prove nothing.
+    deltalake checks for an existing version before it asks the store to refuse it. So commits one after the other would
+    prove nothing about the store.
     """
     writers = [LeaseTable(trial, place_of(trial.tables, "leases")) for _ in range(_WRITERS)]
     is_made, start = writers[0].take("trial", 0), threading.Barrier(_WRITERS)
@@ -183,12 +183,12 @@ def _is_exclusive(trial: Settings) -> bool:
 
 
 def store_failure(what: str, where: str, error: Exception) -> Check:
-    """A finding of an error.
+    """The failed check of an error.
 
     Args:
-        what: was tried.
-        where: it is, and who tried it.
-        error: what came.
+        what: name of the check.
+        where: the root that was tried, with the name of the process that tried it.
+        error: the error of the trial.
     """
     if isinstance(error, UserError):
         return failed(what, UserError(f"{where}: {error}: check storage_options and the rights"))
@@ -199,7 +199,7 @@ def store_failure(what: str, where: str, error: Exception) -> Check:
 
 @contextmanager
 def trial_folder(settings: Settings, root: str) -> Iterator[str]:
-    """A folder of its own below a root, which is gone afterwards."""
+    """A new folder below a root, which is removed afterwards."""
     place = place_of(root, f"_kquota-trial-{uuid.uuid4().hex[:12]}")
     try:
         yield place

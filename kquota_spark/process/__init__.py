@@ -1,4 +1,4 @@
-"""The edge to the process itself: `clock` reads the time, `notices` prints to the terminal what the process does.
+"""The edge to the process itself: `clock` reads the time, `notices` reports to the terminal what the process does.
 
 In reading order: check, clock, notices, graceful_stop, listeners, metrics, no_redirects, polling, processes,
 replaced_file, time_limit.

@@ -1,4 +1,4 @@
-"""One finding of `kquota doctor`, and the one that jobs ask for too: whether Spark finds a Java that it can run on."""
+"""A finding of `kquota doctor`, and the check that jobs make too: whether Spark finds a Java that it can run on."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from pathlib import Path
 from kquota_spark.errors import UserError
 
 _MOST_S = 30.0
-"""A Java that answers later than this does not start."""
+"""Longest wait for Java's version, s; a Java that answers later counts as not starting."""
 _LEAST_VERSION = 17
 _VERSION = re.compile(r'version "(\d+)')
 _GATEWAY = "PYSPARK_GATEWAY_PORT"
-"""Set by spark-submit, whose JVM runs already."""
+"""Environment variable of spark-submit, which has started a JVM already."""
 
 
 class Status(Enum):
-    """How bad it is: `fail` makes the command exit with 2."""
+    """Severity of a finding: `fail` makes the command exit with 2."""
 
     OK = "ok"
     WARN = "warn"
@@ -30,7 +30,7 @@ class Status(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A thing that was looked at: what, what was seen, and what to do about it (empty when all is well)."""
+    """One finding: what was checked, the evidence, and what to do about it (empty if there is no problem)."""
 
     status: Status
     what: str
@@ -39,28 +39,31 @@ class Check:
 
 
 def ok(what: str, evidence: str) -> Check:
-    """All is well."""
+    """A finding without a problem."""
     return Check(Status.OK, what, evidence)
 
 
 def warn(what: str, evidence: str, advice: str) -> Check:
-    """Something to look at; results are still right or say where they are not."""
+    """A finding to follow up; results are still right, or they report where they are not."""
     return Check(Status.WARN, what, evidence, advice)
 
 
 def fail(what: str, evidence: str, advice: str) -> Check:
-    """Results are wrong, or the audit cannot run."""
+    """A finding that results are wrong, or that the audit cannot run."""
     return Check(Status.FAIL, what, evidence, advice)
 
 
 def failed(what: str, error: UserError) -> Check:
-    """A finding of an error, whose last part says what to do."""
+    """A failed finding from an error; the last part of the error's text is the advice."""
     evidence, _, advice = str(error).rpartition(": ")
     return fail(what, evidence, advice)
 
 
 def java_check(timeout_s: float = _MOST_S) -> Check:
-    """Look where Spark looks: `JAVA_HOME` if it is set, else the PATH; its version has to come in this time."""
+    """Check the Java that Spark would use: that of `JAVA_HOME` if it is set, else of the PATH.
+
+    It must print its version within `timeout_s`.
+    """
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     advice = f"install a JDK or JRE {_LEAST_VERSION} or later and put it on PATH, or set JAVA_HOME"
@@ -78,10 +81,10 @@ def java_check(timeout_s: float = _MOST_S) -> Check:
 
 
 def require_java() -> None:
-    """Ask before anything is written: without Java a job would leave empty tables and a lock behind.
+    """Check for Java before anything is written: without it, a job would leave empty tables and a lock behind.
 
     Raises:
-        UserError: no JVM runs yet, there is no Java for one, and Spark's own settings name none.
+        UserError: no JVM runs yet, no Java is found to start one, and Spark's own scripts read no `spark-env.sh`.
     """
     if _GATEWAY in os.environ or _has_spark_env():
         return
@@ -91,7 +94,7 @@ def require_java() -> None:
 
 
 def _has_spark_env() -> bool:
-    """Whether Spark's scripts read a file that may set `JAVA_HOME` for them alone."""
+    """Whether Spark's scripts read a `spark-env.sh`, which may set `JAVA_HOME` only for them."""
     given, home = os.environ.get("SPARK_CONF_DIR"), os.environ.get("SPARK_HOME")
     folder = Path(given) if given else Path(home) / "conf" if home else None
     return folder is not None and (folder / "spark-env.sh").is_file()

@@ -1,4 +1,4 @@
-"""The wall clock. Nothing else reads it, and everything below the edges gets a time as an argument."""
+"""The wall clock. No other module reads it; everything below the edges gets a time as an argument."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import time
 
 
 def now_ms() -> int:
-    """The clock of this machine, epoch milliseconds."""
+    """The time of this machine, epoch milliseconds."""
     return time.time_ns() // 1_000_000
 
 
 def now_s() -> float:
-    """The clock of this machine, epoch seconds."""
+    """The time of this machine, epoch seconds."""
     return time.time()
 
 

@@ -1,10 +1,10 @@
 """SIGTERM and Ctrl-C: an event for programs without a JVM, and the end of the job in bounded time.
 
-The job is told by its Python driver, or by spark-submit's JVM. A signal to spark-submit, which is what systemd and
-Kubernetes send, starts the JVM's shutdown hooks. Left alone they would tear the Spark context down under the running
-queries: a stack trace, exit code 143. Hadoop runs its hooks one after the other, highest priority first, and Spark's
-are among them; ours comes before and waits there, in a JVM that still works, until the queries have been stopped from
-here.
+A signal reaches the job through its Python driver or through spark-submit's JVM. systemd and Kubernetes send it to
+spark-submit, which starts the JVM's shutdown hooks. By themselves these would close the Spark context under the
+running queries: a stack trace, exit code 143. Hadoop runs its hooks one after the other, highest priority first, and
+Spark's are among them. Our hook runs before Spark's. It waits, in a JVM that still works, until this module has
+stopped the queries.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 STOP_S = 20.0
-"""After this long what has not ended is abandoned; below the 30 s that Kubernetes gives."""
+"""Longest time to end, s; then the batch is abandoned. Below the 30 s that Kubernetes allows."""
 _HOOK_PRIORITY = 1_000  # Spark's hooks have at most 50
 _POLL_S = 0.2
 
 
 def stop_event() -> threading.Event:
-    """An event that SIGTERM and SIGINT set from now on; for the main thread.
+    """An event that SIGTERM and SIGINT set from now on; call it in the main thread.
 
-    The handler only writes a byte. Set in the handler itself, the event could wait for its own lock for ever: a signal
-    may come while the main thread holds it, on its way into or out of `wait`.
+    The handler only writes a byte. If it set the event itself, it could wait for the event's lock for ever: a signal
+    may arrive while the main thread holds that lock, at the start or end of `wait`.
     """
     stop = threading.Event()
     ours, theirs = os.pipe()
@@ -43,7 +43,7 @@ def stop_event() -> threading.Event:
         stop.set()
 
     def tell(*_: object) -> None:
-        # One byte is enough: a pipe that is full says no less.
+        # One byte is enough, so a full pipe needs no other one.
         with contextlib.suppress(BlockingIOError):
             os.write(theirs, b"\0")
 
@@ -54,11 +54,11 @@ def stop_event() -> threading.Event:
 
 
 class StopRequest:
-    """Whether the job was asked to end, and the care that it does; the operator is told in a line."""
+    """Whether the job was asked to end; makes it end in bounded time, and reports a batch that it abandons."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
-        # A plain attribute: the lock of an Event could be held by the very thread that a signal interrupts.
+        # A plain attribute, because the thread that a signal interrupts could hold the lock of an Event.
         self.is_asked = False
         self._is_jvm_ending = False
         self._ended = threading.Event()
@@ -69,7 +69,7 @@ class StopRequest:
         threading.Thread(target=self._abandon_in_time, name="stop-in-time", daemon=True).start()
 
     def wait(self, seconds: float) -> bool:
-        """Sleep, or less if the job is asked to end meanwhile; whether it was asked."""
+        """Sleep, but only until the job is asked to end; returns whether it was asked."""
         until_s = time.monotonic() + seconds
         while not self.is_asked and (rest_s := until_s - time.monotonic()) > 0:
             time.sleep(min(rest_s, _POLL_S))
@@ -79,28 +79,28 @@ class StopRequest:
         """Make a signal to the JVM wait for the queries to end."""
         from pyspark.java_gateway import ensure_callback_server_started
 
-        self._take_signals()  # PySpark has taken Ctrl-C for itself: it would cancel all jobs and raise
+        self._take_signals()  # PySpark has set its own handler for Ctrl-C, which would cancel all jobs and raise
         context = session.sparkContext
         self._jvm = context._jvm
         self._quiet = lambda: context.setLogLevel("OFF")
         ensure_callback_server_started(context._gateway)  # type: ignore[no-untyped-call]
         self._jvm.java.lang.Thread.setDefaultUncaughtExceptionHandler(_Uncaught())
-        # A Thread that is never started: a Runnable with a hash of its own, which a Python object lacks.
+        # A Thread that is never started serves as a Runnable with a hash, which a Python object lacks.
         self._hook = self._jvm.java.lang.Thread(_Callback(self._on_jvm_end))
         seconds = self._jvm.java.util.concurrent.TimeUnit.SECONDS
         self._hooks().addShutdownHook(self._hook, _HOOK_PRIORITY, int(STOP_S) + 5, seconds)
 
     def silence_spark(self) -> None:
-        """Before the queries are stopped: Spark logs the interruption of a batch as a page of errors."""
+        """Switch Spark's log off before the queries are stopped: an interrupted batch is logged as a page of errors."""
         self._quiet()
 
     def end(self) -> None:
-        """The queries have ended; a JVM that is held goes down at once, with exit code 0."""
+        """Record that the queries have ended; a JVM that waits in the hook halts at once, with exit code 0."""
         self._ended.set()
         if self._is_jvm_ending:
             self._halt_jvm()
         elif self._jvm is not None:
-            with contextlib.suppress(Exception):  # the JVM is gone, or has just begun to end
+            with contextlib.suppress(Exception):  # the JVM has exited, or has just begun to end
                 self._hooks().removeShutdownHook(self._hook)
 
     def _take_signals(self) -> None:
@@ -117,7 +117,7 @@ class StopRequest:
         self._ended.wait(STOP_S)
         time.sleep(
             _POLL_S
-        )  # the other thread halts the JVM; after a hook that returned first it exits with 143
+        )  # the other thread halts the JVM; if this hook returned first, the JVM would exit with 143
 
     def _abandon_in_time(self) -> None:
         while not self.is_asked:
@@ -130,7 +130,7 @@ class StopRequest:
             os._exit(0)
 
     def _halt_jvm(self) -> None:
-        with contextlib.suppress(Exception):  # there is none yet, or it does not answer, because it is gone
+        with contextlib.suppress(Exception):  # there is none yet, or it has exited and does not answer
             self._jvm.java.lang.Runtime.getRuntime().halt(0)
 
     def _hooks(self) -> Any:
@@ -138,7 +138,7 @@ class StopRequest:
 
 
 class _Callback:
-    """A Java Runnable that calls back."""
+    """A Java Runnable that calls a Python function."""
 
     def __init__(self, run: Callable[[], None]) -> None:
         self.run = run
@@ -148,10 +148,10 @@ class _Callback:
 
 
 class _Uncaught:
-    """Says what a thread of the JVM died of, but for those that are ended this way.
+    """Reports the exception that ended a thread of the JVM, except for threads that Spark ends this way on purpose.
 
-    Spark interrupts the thread that listens for Python workers with state, at each start and end of theirs: a page of
-    stack trace in the log of a job that is well.
+    Spark interrupts the thread that listens for Python workers with state, at each of their starts and ends. By
+    default that logs a page of stack trace in a job that works.
     """
 
     def uncaughtException(self, thread: Any, error: Any) -> None:  # noqa: N802

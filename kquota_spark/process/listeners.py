@@ -1,4 +1,4 @@
-"""Whether anybody listens where a server should be: told before a library waits for it in silence."""
+"""Check whether a server listens at an address, before a library waits for it without a message."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ _CHROOT = re.compile(r"(?<![:/])/.*")
 
 
 def require_listener(what: str, servers: str, named: str) -> None:
-    """See that one of some servers takes a connection; all are tried at once.
+    """Check that at least one of several servers accepts a connection; all are tried at once.
 
-    Programs that run on wait longer than this, because a server may be about to start. An address in another form than
-    `host:port` is left to the library that knows it.
+    Long-running programs wait longer than this, because a server may be about to start. If an address has another
+    form than `host:port`, nothing is checked: the library that understands it does that.
 
     Args:
         what: the kind of server, for the error.
-        servers: `host:port,host:port`, with a chroot at the end or without.
-        named: what gave the address, for the error.
+        servers: `host:port,host:port`, with or without a chroot at the end.
+        named: the setting or option that holds the address, for the error.
 
     Raises:
-        UnreachableError: none takes one: refused, unknown, or silent for 1.5 s.
+        UnreachableError: none accepts one: refused, unknown host, or silent for 1.5 s.
     """
     found = [_ADDRESS.fullmatch(server.strip()) for server in _CHROOT.sub("", servers).split(",")]
     addresses = [(each[1] or each[2], int(each[3])) for each in found if each is not None]
@@ -35,7 +35,7 @@ def require_listener(what: str, servers: str, named: str) -> None:
         return
     answers: queue.SimpleQueue[str] = queue.SimpleQueue()
     for address in addresses:
-        # A daemon, because nothing can end a question to a name server that is silent.
+        # A daemon, because nothing can end a query to a name server that does not answer.
         threading.Thread(target=_try, args=(address, answers), daemon=True).start()
     until_s = time.monotonic() + _WITHIN_S
     problems: list[str] = []
@@ -53,7 +53,7 @@ def require_listener(what: str, servers: str, named: str) -> None:
 
 
 def _try(address: tuple[str, int], answers: queue.SimpleQueue[str]) -> None:
-    """Put an empty text if a connection can be made, else why not; nothing while it is silent."""
+    """Put an empty text if a connection can be made, else the reason; put nothing while the server is silent."""
     try:
         socket.create_connection(address).close()
         answers.put("")

@@ -1,7 +1,7 @@
 """An endpoint for Prometheus: the text format, and a small HTTP server that cannot hold up the job.
 
-The format is that of Prometheus' text exposition 0.0.4. A scrape reads what the job has last said about itself: it asks
-nothing of Spark, and at most `_AT_ONCE` of them are served at a time, each for at most `_REQUEST_DEADLINE_S`.
+The format is Prometheus' text exposition 0.0.4. A scrape returns the figures that the job last reported about itself
+and makes no call to Spark. At most `_AT_ONCE` scrapes are served at a time, each for at most `_REQUEST_DEADLINE_S`.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _AT_ONCE = 16
 _CLIENT_TIMEOUT_S = 2.0
 """Longest wait for a client's next byte."""
 _REQUEST_DEADLINE_S = 5.0
-"""Longest time for a whole request: a client that sends a byte now and then would otherwise stay for ever."""
+"""Longest time for a whole request. Otherwise a client that sends a byte now and then would stay for ever."""
 _POLL_S = 0.2
 _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """One metric: its name, what it means, and its values by labels."""
+    """One metric: its name, kind, meaning, and values by labels."""
 
     name: str
     kind: Literal["counter", "gauge"]
@@ -36,7 +36,8 @@ class Family:
     samples: Sequence[tuple[Mapping[str, str], float]]
 
 
-# prometheus_client writes 1795319541 as 1.795319541e+09 and sorts labels by name: people read `exporter --once`.
+# Not prometheus_client: it writes 1795319541 as 1.795319541e+09 and sorts labels by name, and people read the output
+# of `exporter --once`.
 def exposition(families: Sequence[Family]) -> str:
     """The text of a scrape; a metric without a value is left out."""
     lines: list[str] = []
@@ -64,16 +65,16 @@ def metrics_endpoint(
     """Answer `GET /metrics` with what `scrape` returns, from threads of its own.
 
     Args:
-        address: to listen on, e.g. `127.0.0.1`, or `0.0.0.0` for all.
-        port: to listen on.
-        scrape: makes the text; called once per request, must be quick and safe to call from any thread.
-        setting: where the port comes from, for the message.
+        address: the address to listen on, e.g. `127.0.0.1`, or `0.0.0.0` for all.
+        port: the port to listen on.
+        scrape: makes the text. It is called once per request, and must be quick and safe to call from any thread.
+        setting: the setting that holds the port, for the error.
 
     Yields:
         The port.
 
     Raises:
-        UserError: the address cannot be listened on.
+        UserError: the server cannot listen on this address and port.
     """
     try:
         server = _Server((address, port), scrape)
@@ -91,11 +92,12 @@ def metrics_endpoint(
         server.server_close()
 
 
-# The server of prometheus_client sets no bound: 250 silent clients held every file descriptor of the job.
+# The server of prometheus_client has no such limits: with it, 250 silent clients used up all file descriptors of the
+# job.
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 64
-    block_on_close = False  # a slow client does not hold up the end of the job
+    block_on_close = False  # a slow client does not delay the end of the job
 
     def __init__(self, address: tuple[str, int], scrape: Callable[[], str]) -> None:
         self.scrape = scrape
@@ -106,7 +108,7 @@ class _Server(ThreadingHTTPServer):
         super().__init__(address, _Handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        # Those beyond wait in the listen queue, the next ones are refused by the system.
+        # Connections beyond the limit wait in the listen queue; when that is full, the system refuses them.
         while not self._free.acquire(timeout=_POLL_S):
             if self.is_ending:
                 self.shutdown_request(request)
@@ -128,11 +130,11 @@ class _Server(ThreadingHTTPServer):
             self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that went away is nobody's concern."""
+        """Ignore a client that disconnected."""
 
 
 def _cut(request: socket.socket) -> None:
-    """End the connection; the thread that reads from it or writes to it sees its end at once."""
+    """End the connection; the thread that reads from it or writes to it notices at once."""
     with contextlib.suppress(OSError):  # it has ended by itself
         request.shutdown(socket.SHUT_RDWR)
 
@@ -153,8 +155,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002 - the name in http.server
-        """Scrapes are no news."""
+        """Do not log scrapes."""
 
     def version_string(self) -> str:
-        """Which Python this is need not be told."""
+        """The server name, without the version of Python."""
         return "kquota"

@@ -1,4 +1,4 @@
-"""HTTP without redirects: urllib would send a login, or a body, wherever one leads."""
+"""HTTP without redirects: urllib would send a login or a body to the target of any redirect."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any
 
 
 class NoRedirect(urllib.request.HTTPRedirectHandler):
-    """For openers that need more than `OPENER` has."""
+    """A handler that refuses redirects, for openers that need more than `OPENER` has."""
 
     def redirect_request(self, *_: Any) -> None:
-        """None: a redirect stays the error that it is."""
+        """None, so that urllib treats the redirect as an error."""
 
 
 OPENER = urllib.request.build_opener(NoRedirect)
-"""Its `open` raises `urllib.error.HTTPError` for a redirect too."""
+"""An opener that also raises `urllib.error.HTTPError` for a redirect."""
 
 
 def basic_login(user: str, password: str) -> dict[str, str]:
-    """The header of a login by name and password; nothing without a user."""
+    """The HTTP header of a login by name and password; empty without a user."""
     if not user:
         return {}
     return {"Authorization": f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}"}

@@ -1,6 +1,6 @@
 """Lines for the person who runs a program. They go to standard error, because standard output is for results.
 
-Logs of libraries are no such lines, and some show secrets at DEBUG.
+Logs of libraries are not part of them; some show secrets at DEBUG.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from kquota_spark.process.clock import time_of_day
 
 
 def say(text: str) -> None:
-    """Print a line now."""
+    """Print a line to standard error and flush it."""
     print(text, file=sys.stderr, flush=True)
 
 
 def say_with_time(text: str) -> None:
-    """`say` for a program that runs for days: with the time of day of this machine, as in its own log4j."""
+    """Print a line after this machine's time of day, as its log4j does; for a program that runs for days."""
     say(f"{time_of_day()} {text}")
 
 
 def said_by(command: str) -> Callable[[str], None]:
-    """`say` for a command that runs beside others: with its name before each line, control characters escaped."""
+    """A function that prints a line after the command's name, with control characters escaped."""
     return lambda text: say(f"{command}: {terminal_text(text)}")
 
 
 def without_debug(name: str) -> None:
-    """Keep a library's logger at INFO or above; who embeds this package may have turned DEBUG on for all logs."""
+    """Keep a library's logger at INFO or above; a program that embeds this package may have set all logs to DEBUG."""
     log = logging.getLogger(name)
     if log.getEffectiveLevel() < logging.INFO:
         log.setLevel(logging.INFO)

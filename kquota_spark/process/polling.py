@@ -1,4 +1,4 @@
-"""A thread that does something every so often, until it is stopped or fails."""
+"""A thread that calls a function at an interval, until it is stopped or fails."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _STOP_S = 30.0
 
 
 class Polling:
-    """Calls a function in a thread of its own, at an interval between the end of a call and the next.
+    """Calls a function in its own thread; the interval is from the end of a call to the start of the next.
 
-    The name is that of the thread, and of what does not happen any more once it has failed.
+    `name` is the name of the thread; the error log names what has ended by it.
     """
 
     def __init__(self, name: str, interval_ms: int, poll: Callable[[], object]) -> None:
@@ -26,21 +26,21 @@ class Polling:
 
     @property
     def is_running(self) -> bool:
-        """Whether it was started and not stopped."""
+        """Whether the thread was started and not stopped."""
         return self._thread is not None
 
     @property
     def is_stopping(self) -> bool:
-        """Whether a call that lasts should come to its end."""
+        """Whether a call in progress should return soon."""
         return self._stopping.is_set()
 
     def start(self) -> None:
-        """Begin; the first call comes after the interval."""
+        """Start the thread; the first call comes after the interval."""
         self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread; a call that lasts too long is left to itself."""
+        """End the thread; a call that takes longer than `_STOP_S` is abandoned."""
         self._stopping.set()
         self._waking.set()
         if self._thread is not None:
@@ -48,11 +48,11 @@ class Polling:
             self._thread = None
 
     def wake(self) -> None:
-        """Have the next call made now."""
+        """Make the next call now."""
         self._waking.set()
 
     def check(self) -> None:
-        """Raise what ended the thread, if anything did."""
+        """Raise the error that ended the thread, if there was one."""
         if self._error is not None:
             raise self._error
 

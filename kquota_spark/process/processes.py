@@ -1,11 +1,11 @@
-"""Processes of ours: started in a group of their own, stopped by id, never left behind.
+"""Our child processes: started in a process group of their own, stopped by id, never left behind.
 
-A process id is reused by the system sooner or later, so every process is known by its id together with the
-moment it started, and no signal is sent before both are compared.
+The system reuses process ids. Every process is therefore identified by its id together with its start time, and
+both are compared before a signal is sent.
 
-Children die with us. A watchdog leads their process group and kills the group when our process is gone,
-whatever killed it; the kernel's own PR_SET_PDEATHSIG would not do, because it fires when the *thread* that
-started the child ends, which in a test is often long before the process.
+Children end with our process. A watchdog leads their process group and kills the group when our process has
+ended, for whatever reason. The kernel's own PR_SET_PDEATHSIG is not suitable: it fires when the *thread* that
+started the child ends. In a test that is often long before the process ends.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ while os.getppid() == int(sys.argv[1]):
     time.sleep(0.2)
 os.killpg(os.getpid(), signal.SIGKILL)
 """
-# What we started ourselves has to be waited for, or it stays as a zombie.
+# Our own children must be waited for; otherwise they stay as zombies.
 _children: dict[int, subprocess.Popen[bytes]] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessId:
-    """One process, not whatever may have its number later."""
+    """One process; not a later process with the same number."""
 
     pid: int
     started: str
@@ -48,8 +48,8 @@ def spawn(command: Sequence[str], *, directory: Path, log: Path, group: int | No
 
     Args:
         command: the program and its arguments.
-        directory: where it runs.
-        log: file that gets its output, appended.
+        directory: its working directory.
+        log: the file to which its output is appended.
         group: process group of a watchdog; with None the process outlives this program.
     """
     with log.open("ab") as output:
@@ -68,9 +68,9 @@ def spawn(command: Sequence[str], *, directory: Path, log: Path, group: int | No
 
 @contextlib.contextmanager
 def watchdog() -> Iterator[int]:
-    """A process group that dies with this process for as long as the block runs.
+    """A process group that is killed if this process ends while the block runs.
 
-    After the block its members are on their own: stop them first, or leave them running on purpose.
+    After the block the watchdog no longer protects the members: stop them first, or leave them running on purpose.
     """
     command = [sys.executable, "-I", "-S", "-c", _WATCHDOG, str(os.getpid())]
     child = subprocess.Popen(
@@ -89,7 +89,7 @@ def watchdog() -> Iterator[int]:
 
 
 def is_running(process: ProcessId) -> bool:
-    """Whether this very process runs (a paused one does, a zombie does not)."""
+    """Whether exactly this process runs (a paused one does, a zombie does not)."""
     _reap(process.pid)
     return _started(process.pid) == process.started
 
@@ -102,7 +102,7 @@ def send(process: ProcessId, number: signal.Signals) -> None:
 
 
 def pause(process: ProcessId) -> None:
-    """Freeze a process; afterwards none of its threads runs, each of which the system stops in its own time."""
+    """Freeze a process, and wait until the system has stopped each of its threads."""
     send(process, signal.SIGSTOP)
     if not wait_for(lambda: _thread_states(process.pid) <= set("TZX"), within_s=30):
         send(process, signal.SIGCONT)
@@ -111,17 +111,17 @@ def pause(process: ProcessId) -> None:
 
 
 def stop(processes: Sequence[ProcessId], *, grace_s: float) -> None:
-    """Ask all to end, wait for it together, and kill what has not ended in time."""
+    """Ask all to end, wait up to `grace_s` for them together, and kill those that still run."""
     for process in processes:
         send(process, signal.SIGTERM)
-        # A paused process takes the signal only when it goes on.
+        # A paused process handles the signal only after it continues.
         send(process, signal.SIGCONT)
     if not wait_for(lambda: not any(map(is_running, processes)), within_s=grace_s):
         kill(processes)
 
 
 def kill(processes: Sequence[ProcessId]) -> None:
-    """End all at once, as a crash would, and wait until they are gone."""
+    """End all at once, as a crash would, and wait until they have ended."""
     for process in processes:
         send(process, signal.SIGKILL)
     if not wait_for(lambda: not any(map(is_running, processes)), within_s=30):
@@ -136,7 +136,7 @@ def kill_group(group: int) -> None:
 
 
 def wait_for(condition: Callable[[], bool], *, within_s: float) -> bool:
-    """Poll a condition until it is true; false if it is not in time."""
+    """Poll a condition until it is true; returns false if that takes longer than `within_s`."""
     deadline = time.monotonic() + within_s
     while not condition():
         if time.monotonic() > deadline:
@@ -146,7 +146,7 @@ def wait_for(condition: Callable[[], bool], *, within_s: float) -> bool:
 
 
 def _identify(child: subprocess.Popen[bytes]) -> ProcessId:
-    # Until it is waited for, even a child that ended at once keeps its number; then it just never is running.
+    # Even a child that ended at once keeps its number until it is waited for; it then simply never counts as running.
     return ProcessId(child.pid, _started(child.pid) or "ended at once")
 
 
@@ -157,7 +157,7 @@ def _reap(pid: int) -> None:
 
 
 def _started(pid: int) -> str | None:
-    """When the process started, in the system's own words; None if it is gone or a zombie."""
+    """The start time of a process, in the system's own format; None if it has ended or is a zombie."""
     try:
         fields = _stat_fields(Path(f"/proc/{pid}/stat"))
     except FileNotFoundError:
@@ -166,18 +166,18 @@ def _started(pid: int) -> str | None:
         return None
     if fields[0] in "ZX":
         return None
-    # Ticks since the machine started: the number of the boot keeps them apart from those of an earlier one.
+    # The start time is in ticks since the machine started; the boot id distinguishes it from those of earlier boots.
     boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     return f"{boot} {fields[19]}"  # starttime, field 22
 
 
 def _stat_fields(stat: Path) -> list[str]:
-    """From the third one on: pid (name) state ppid ...; the name may hold blanks and brackets."""
+    """The fields after `pid (name)`: state, ppid, ...; the name may contain blanks and brackets."""
     return stat.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
 
 
 def _thread_states(pid: int) -> set[str]:
-    """As in ps; none where the system does not say."""
+    """The states of a process's threads, in the letters of ps; empty if the system does not report them."""
     states = set()
     for stat in Path(f"/proc/{pid}/task").glob("*/stat"):
         with contextlib.suppress(OSError):  # it ended meanwhile

@@ -1,4 +1,4 @@
-"""A file written whole or not at all: whoever reads it meanwhile sees the old one or the new one."""
+"""A file that is written whole or not at all: a reader meanwhile sees the old file or the new one."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ _FOR_GROUP = 0o640
 
 
 def write_whole(path: Path, data: bytes, mode: int = 0o666) -> None:
-    """Write a file beside the one of that name and put it in its place; the umask takes away of its rights.
+    """Write a new file beside the one at `path`, then replace that one with it; the umask reduces `mode`.
 
-    It is still there after the machine has stopped. Until it is whole its name begins with a dot, which Spark takes for
-    no input.
+    The new file survives a crash of the machine. Until it is whole, its name begins with a dot, so that Spark does
+    not read it as input.
 
     Raises:
-        OSError: it cannot be written; the one of that name is as it was.
+        OSError: it cannot be written; the file at `path` is unchanged.
     """
     target = path.resolve()  # a link stays a link
     new = target.with_name(f".{target.name[:200]}.{os.getpid()}")
@@ -39,12 +39,12 @@ def write_whole(path: Path, data: bytes, mode: int = 0o666) -> None:
 def replace_file(path: Path, data: bytes, *, advice: str = "give another file or folder") -> None:
     """`write_whole` for a file that the user named: a page or a list about clients, which not every user may read.
 
-    A file that is there keeps its rights: its owner may have opened it to others, or closed it.
+    An existing file keeps its rights: its owner may have opened it to others, or closed it.
 
     Args:
-        path: of the file.
-        data: all of it.
-        advice: what to do if it cannot be written.
+        path: path of the file.
+        data: the whole content.
+        advice: what to do if it cannot be written, for the error.
 
     Raises:
         UserError: it cannot be written.

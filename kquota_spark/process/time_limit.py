@@ -1,4 +1,4 @@
-"""A limit for how long one reader may use the tables: its queries are interrupted, and it gets an error."""
+"""A time limit for one reader of the tables: its queries are interrupted, and it gets an error."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from kquota_spark.errors import UserError
 
 _AGAIN_S = 1.0
-"""Time between two interrupts, s. One that comes between two queries stops neither of them."""
+"""Time between two interrupts, s. Repeated, because an interrupt between two queries stops neither of them."""
 
 
 class SlowError(UserError):
@@ -17,10 +17,10 @@ class SlowError(UserError):
 
 
 class TimeLimit:
-    """A limit that begins now and interrupts until `end` is called."""
+    """A time limit that starts now. After it has passed, it interrupts again and again until `end` is called."""
 
     def __init__(self, most_s: float, interrupt: Callable[[], None]) -> None:
-        """Begin.
+        """Start the limit.
 
         Args:
             most_s: the limit, s.
@@ -33,7 +33,7 @@ class TimeLimit:
         self._thread.start()
 
     def check(self) -> None:
-        """Go on while there is time.
+        """Return while there is time left.
 
         Raises:
             SlowError: the limit has passed.
@@ -44,7 +44,7 @@ class TimeLimit:
             )
 
     def end(self) -> None:
-        """Interrupt nothing from now on."""
+        """End the limit: no further interrupt comes."""
         self._has_ended.set()
         self._thread.join()
 

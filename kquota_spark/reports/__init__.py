@@ -1,4 +1,4 @@
-"""Queries over the tables that join several of them: agreement with the brokers, findings.
+"""Queries that join several tables: agreement with the brokers, findings, timelines, the report.
 
 Rooms, in reading order: scope, advice, clients, agreement, exported, timeline, gathered, sections, pages.
 """

@@ -1,4 +1,4 @@
-"""The text of one log file, plain or .gz, and how it is known again."""
+"""The text of one log file, plain or .gz, and the fingerprint that recognises it after a rename or copy."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ TextSummary = tuple[int, str]
 
 
 class DamagedGzipError(Exception):
-    """A .gz cannot be read on."""
+    """A .gz cannot be read any further."""
 
 
 class LogText:
-    """The text of one opened file, plain or .gz, by offset in what is written in it.
+    """The text of one opened file, plain or .gz, addressed by offset in the uncompressed text.
 
     Args:
-        path: a regular file; anything else is refused, a named pipe would block for ever.
+        path: a regular file. Anything else is refused, because a named pipe would block for ever.
 
     Raises:
         OSError: it cannot be opened or is not a regular file.
@@ -42,7 +42,7 @@ class LogText:
 
     @property
     def mtime_ns(self) -> int:
-        """When the file was written last."""
+        """The time of the last write to the file, epoch ns."""
         return os.fstat(self._file.fileno()).st_mtime_ns
 
     def read_at(self, offset: int, limit_bytes: int) -> bytes:
@@ -53,7 +53,8 @@ class LogText:
         """
         if self._gzip is None:
             return os.pread(self._file.fileno(), limit_bytes, offset)
-        # Going back in a .gz means to start over: what was read last is kept, its half line is read again.
+        # To go back in a .gz is to decompress from its start. The last part read is kept, because the caller reads
+        # the half line at its end again.
         kept = self._window[offset - self._window_offset :] if offset >= self._window_offset else b""
         try:
             if offset + len(kept) != self._gzip.tell():
@@ -66,7 +67,7 @@ class LogText:
         return self._window[:limit_bytes]
 
     def fingerprint(self, offset: int) -> str:
-        """Hash of the first bytes, as far as they lie before `offset`; equal for equal text."""
+        """Hash of the first `FINGERPRINT_BYTES`, or of the bytes before `offset` if fewer; equal for equal text."""
         return fingerprint(self.read_at(0, min(offset, FINGERPRINT_BYTES)))
 
     def reaches(self, offset: int) -> bool:
@@ -76,7 +77,10 @@ class LogText:
         return offset == 0 or len(self.read_at(offset - 1, 1)) == 1
 
     def summary(self) -> TextSummary:
-        """What tells a complete text from others; of a .gz, its last four bytes are the size, modulo 2^32."""
+        """Size and fingerprint, which identify a complete text.
+
+        The last four bytes of a .gz are the size of its text, modulo 2^32.
+        """
         size = os.fstat(self._file.fileno()).st_size
         if self._gzip is not None:
             size = int.from_bytes(os.pread(self._file.fileno(), 4, max(0, size - 4)), "little")
@@ -86,14 +90,14 @@ class LogText:
             return size % 2**32, ""
 
     def close(self) -> None:
-        """Give the file back."""
+        """Close the file."""
         if self._gzip is not None:
             self._gzip.close()
         self._file.close()
 
 
 def open_regular_file(path: Path) -> int:
-    """Descriptor of a file for reading, without waiting for a writer as a named pipe does.
+    """Descriptor of a file for reading; does not wait for a writer, as opening a named pipe would.
 
     Raises:
         OSError: it cannot be opened or is not a regular file.
@@ -106,5 +110,5 @@ def open_regular_file(path: Path) -> int:
 
 
 def fingerprint(start: bytes) -> str:
-    """Hash of the first `FINGERPRINT_BYTES` of a text, of which `start` is the start."""
+    """Hash of the first `FINGERPRINT_BYTES` of a text that begins with `start`."""
     return hashlib.sha256(start[:FINGERPRINT_BYTES]).hexdigest()

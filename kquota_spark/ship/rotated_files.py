@@ -1,7 +1,7 @@
-"""The files of one rotating log: what lies beside it, in which order, and whether a text is the one we know.
+"""The files of one rotating log: which there are, in which order, and which of them holds a text already read.
 
-A file is known again by its inode and by a hash of its first bytes: the hash alone finds it in a copy or in a
-.gz, and tells a reused inode or a truncated file from the one that was read.
+A file is recognised by its inode and by a hash of its first bytes. The hash alone finds a text in a copy or in
+a .gz. It also distinguishes the file that was read from a truncated file or a reused inode.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from pathlib import Path
 
 from kquota_spark.ship.log_text import DamagedGzipError, LogText, TextSummary
 
-# What Kafka's log4j and logrotate append: .1, .2026-11-21-07, -20261121, each perhaps with .gz. Nothing else:
-# a .bak or .swp beside the log is no part of it.
+# Suffixes of Kafka's log4j and of logrotate: .1, .2026-11-21-07, -20261121, each perhaps with .gz. Nothing else
+# matches: a .bak or .swp beside the log is not part of it.
 _ROTATED_SUFFIX = re.compile(r"[._-]\d[\dT:._-]*(?:AM|PM)?(?:\.gz)?")
 _COUNTER = re.compile(r"\.(\d{1,6})(?:\.gz)?")
-# More than any tie: files of the same mtime are then not later.
+# Greater than any tie, so that files with the same mtime do not count as later.
 _LAST = (1, "")
-# How often we look again when files are renamed while we look.
+# Maximum times that the directory is read again when files are renamed meanwhile.
 _LOOKS = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position:
-    """Up to where a log has been read.
+    """The place up to which a log has been read.
 
     Attributes:
-        device: of the file, as the operating system numbers it now.
-        inode: of the file.
-        offset: of the first byte not read, within the uncompressed text.
+        device: the file's device, as the operating system numbers it now.
+        inode: the file's inode.
+        offset: offset in the uncompressed text of the first byte not read.
         fingerprint: hash of the text's first bytes before `offset`.
-        after_mtime_ns: rotated files with a later mtime have not been read yet, apart from this one.
+        after_mtime_ns: epoch ns; rotated files with a later mtime, except this one, have not been read yet.
     """
 
     device: int = 0
@@ -47,23 +47,23 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class RotatedFile:
-    """A file beside the log as the directory shows it."""
+    """A rotated file, as the directory of the log lists it."""
 
     path: Path
     device: int
     inode: int
     mtime_ns: int
     tie: tuple[int, str]
-    """Order of files of one mtime: .2 is older than .1, but a later date is newer."""
+    """Order of files with the same mtime: .2 is older than .1, but a later date is newer."""
 
     @property
     def order(self) -> tuple[int, tuple[int, str]]:
-        """Sorts from old to new."""
+        """Sort key, from old to new."""
         return self.mtime_ns, self.tie
 
 
 def identity(path: Path) -> tuple[int, int] | None:
-    """Device and inode of what is at `path` now; None if nothing is."""
+    """Device and inode of the file at `path` now; None if there is none."""
     try:
         status = path.stat()
     except OSError:
@@ -72,10 +72,10 @@ def identity(path: Path) -> tuple[int, int] | None:
 
 
 def rotated_files(live: Path) -> list[RotatedFile]:
-    """What was rotated away from `live`, old to new.
+    """The files rotated away from `live`, old to new.
 
-    A chain of renames (.1 to .2, the log to .1) can hide a file from one look: the look is repeated until two
-    agree.
+    A chain of renames (.1 to .2, the log to .1) can hide a file from one reading of the directory. The reading
+    is repeated until two agree.
     """
     seen = _look(live)
     for _ in range(_LOOKS):
@@ -104,7 +104,7 @@ def _look(live: Path) -> list[RotatedFile]:
                     found[entry.name] = file
     except OSError:
         return []
-    # While X is being compressed, X.gz is not complete; X is the better one of the two anyway.
+    # While X is being compressed, X.gz is incomplete. X is the better one of the two in any case.
     kept = [
         file for name, file in found.items() if name.removesuffix(".gz") == name or name[:-3] not in found
     ]
@@ -117,16 +117,16 @@ def _tie(suffix: str) -> tuple[int, str]:
 
 
 class Rotation:
-    """Finds where to read on among the files of the log `live`; tells the operator which cannot be opened."""
+    """Finds the file of the log `live` to read next; reports files that cannot be opened to the operator."""
 
     def __init__(self, live: Path, say: Callable[[str], None]) -> None:
         self._live = live
         self._say = say
-        # The .gz of what was just read can turn up with a newer mtime than the file that follows it.
+        # The .gz of a text that was just read can appear with a newer mtime than the file that follows it.
         self._ended: deque[TextSummary] = deque(maxlen=8)
 
     def open_known(self, position: Position) -> LogText | None:
-        """The text of a position: under its inode, else in a copy or .gz that starts with the same bytes."""
+        """The text of a position: the file with its inode, else a copy or .gz that starts with the same bytes."""
         for _ in range(_LOOKS):
             ids = self._ids()
             for path in sorted(ids, key=lambda path: ids[path] != (position.device, position.inode)):
@@ -135,7 +135,7 @@ class Rotation:
                     return text
                 if text is not None:
                     text.close()
-            if ids == self._ids():  # else it was rotated while we looked
+            if ids == self._ids():  # else it was rotated during the search
                 break
         return None
 
@@ -143,14 +143,14 @@ class Rotation:
         """The oldest file that was not read: a rotated one, else the log; None if there is none.
 
         Args:
-            position: up to where was read; at offset 0 its file is itself the next, or a copy of it.
+            position: the place up to which was read. At offset 0 the next file is its own, or a copy of it.
             ended: the file of the position, if it was read to its end.
         """
         for _ in range(_LOOKS):
             for path, expected in self._unread(position, ended):
                 text = self._open(path)
                 if text is None or (text.device, text.inode) != expected:
-                    break  # it was rotated, or may not be read: it must not be passed over
+                    break  # it was rotated, or may not be read: it must not be skipped
                 if not (text.is_gzip and self._was_read(text, ended)):
                     return text
                 text.close()
@@ -163,14 +163,14 @@ class Rotation:
         self._ended.append(text.summary())
 
     def _unread(self, position: Position, ended: LogText | None) -> list[tuple[Path, tuple[int, int]]]:
-        # In this order: what is rotated in between is then seen twice, not missed.
+        # In this order, a file that is rotated in between is seen twice instead of missed.
         live = identity(self._live)
         rotated = rotated_files(self._live)
         after = (position.after_mtime_ns, _LAST)
         if ended is not None and not ended.is_gzip:
             tie = next((file.tie for file in rotated if file.inode == ended.inode), _LAST)
             after = (ended.mtime_ns, tie)
-        # Its inode finds the next file even if the clock was set back; a .gz has it only by chance, reused.
+        # The inode finds the next file even if the clock was set back. A .gz has that inode only if it was reused.
         waiting_inode = position.inode if ended is None else None
         unread = [
             (file.path, (file.device, file.inode))

@@ -1,4 +1,4 @@
-"""What is shipped: which logs, and which of their lines."""
+"""Selection of the logs to ship and of their lines."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pathlib import Path
 from kquota_spark.errors import UserError
 
 _CLIENT_ID = b'"clientId":"'
-# The time, the level and the fields before the client id are numbers and short words.
+# Maximum bytes before the client id: the time, the level and fields that hold numbers and short words.
 _HEADER_WITHIN_BYTES = 512
 
 
 @dataclass(frozen=True, slots=True)
 class LogFile:
-    """The request log of one broker; rotated files beside it belong to it."""
+    """The request log of one broker, including the rotated files beside it."""
 
     broker_id: int
     path: Path
@@ -27,7 +27,7 @@ def log_files(texts: Sequence[str], where: str) -> list[LogFile]:
     """Read `<broker id>=<path>` texts, one for each broker; `where` is the setting or option, for messages.
 
     Raises:
-        UserError: there are none, one is not of this form, or a broker or path is there twice.
+        UserError: there are none, one has another form, or a broker or path occurs twice.
     """
     expected = "expected <broker id>=<path>, e.g. 1=/var/log/kafka/kafka-request.log"
     if not texts:
@@ -47,24 +47,24 @@ def log_files(texts: Sequence[str], where: str) -> list[LogFile]:
 
 
 def line_filter(client_ids: Sequence[str]) -> Callable[[bytes], bool]:
-    """A function that tells lines of our own clients: shipping them would make more of them without end.
+    """A function that is true for lines of our own clients. Shipping them would create more of them without end.
 
-    A line is ours if the client id in its request header is one of these, or one of these followed by `-` and anything
-    (what Spark makes of a client id).
+    A line is ours if its request header has one of these client ids. Spark appends to a client id, so one followed
+    by `-` and any text counts as well.
     """
     if not client_ids:
         return lambda line: False
-    # As Jackson writes them: only quotes, backslashes and control characters are escaped.
+    # Jackson escapes only quotes, backslashes and control characters.
     escaped = [json.dumps(client_id, ensure_ascii=False)[1:-1].encode() for client_id in client_ids]
     starts = tuple(escaped)
-    # Only flat fields lie before it, in the header and in the line, so no text of a client can look like it.
+    # Only flat fields precede the client id, in the header and in the line, so no text of a client can imitate it.
     fields = rb'(?:"\w+":[-\w.]+,)*'
     names = b"|".join(map(re.escape, escaped))
     start = rb"[^{]{0,256}\{" + fields + rb'"requestHeader":\{' + fields
     header = re.compile(start + _CLIENT_ID + rb"(?:" + names + rb')["-]')
 
     def is_ours(line: bytes) -> bool:
-        # In nearly all lines the first client id is that of the header and not ours: the cheap answer.
+        # In nearly all lines the first client id is that of the header and not ours: this check is cheap.
         at = line.find(_CLIENT_ID, 0, _HEADER_WITHIN_BYTES)
         return at >= 0 and line.startswith(starts, at + len(_CLIENT_ID)) and header.match(line) is not None
 

@@ -1,7 +1,7 @@
 """Ships request logs into a Kafka topic: at least once, in order, with a heartbeat per broker.
 
-A round reads each log for a while, waits until the brokers have acknowledged every line, and only then stores
-the positions. A crash in between sends lines again; none is lost.
+A round reads a part of each log, waits until the brokers have acknowledged every line, and only then stores
+the positions. After a crash in between, lines are sent again; none is lost.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from kquota_spark.ship.state import ShipState, StateDirectory
 from kquota_spark.ship.tail import Batch, Tail
 from kquota_spark.ship.topic import Delivery, DeliveryFailedError, GaveUpError, Headers, KafkaTopic, Topic
 
-# Of 1 MiB each: what is unacknowledged at a time, and sent again after a crash.
+# Maximum chunks of 1 MiB that are unacknowledged at a time and sent again after a crash.
 _CHUNKS_PER_ROUND = 32
 _IDLE_S = 0.2
-# Between a rename and the new file there is no log.
+# Longest wait for a log that is absent, as it is between a rename and the new file.
 _ROTATION_GRACE_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class ShipCounts:
-    """What one run shipped.
+    """Counts of one run.
 
     Attributes:
-        lines: shipped and acknowledged.
+        lines: lines shipped and acknowledged.
         excluded: lines of our own clients, not shipped.
         cut: shipped lines that were too long and were cut.
-        heartbeats: sent.
-        half_line_bytes: at the ends of the logs, waiting for their line feed.
+        heartbeats: heartbeats sent.
+        half_line_bytes: bytes at the ends of the logs that wait for their line feed.
     """
 
     lines: int
@@ -50,15 +50,15 @@ class ShipCounts:
 
 @dataclass(slots=True)
 class Feed:
-    """One log on its way.
+    """Progress of shipping one log.
 
     Attributes:
-        start: where this run began.
-        stored: up to where the brokers have acknowledged every line.
-        sent: up to where lines were handed over.
-        end_read_at_ms: a time before which every line was sent; None while there is more to read.
-        heartbeat_ms: the time that the last heartbeat told.
-        half_line_bytes: at the end of the log, waiting for their line feed.
+        start: the state at the start of this run.
+        stored: the state up to which the brokers have acknowledged every line.
+        sent: the state up to which lines were handed over.
+        end_read_at_ms: a time before which every line was sent, epoch ms; None while there is more to read.
+        heartbeat_ms: the time in the last heartbeat, epoch ms.
+        half_line_bytes: bytes at the end of the log that wait for their line feed.
     """
 
     file: LogFile
@@ -77,25 +77,25 @@ class Feed:
 
     @property
     def headers(self) -> Headers:
-        """Of every message of this broker."""
+        """Headers of every message of this broker."""
         return [("broker_id", self.key)]
 
     def is_heartbeat_due(self, interval_ms: int) -> bool:
-        """Whether there is something new to tell; never while there is more to read."""
+        """Whether the interval has passed since the last heartbeat; false while there is more to read."""
         if self.end_read_at_ms is None or self.heartbeat_ms is None:
             return self.end_read_at_ms is not None
-        # A clock that was set back must not silence us until it has caught up.
+        # A clock that was set back must not stop heartbeats until it has caught up.
         return not 0 <= self.end_read_at_ms - self.heartbeat_ms < interval_ms
 
     def gap(self, lost: tuple[int, int]) -> bytes:
-        """The message that lines which this broker wrote between two times (epoch ms) are lost."""
+        """The message which reports that lines of this broker, written between two times (epoch ms), are lost."""
         # A rotated file that vanished while it was read had lines before its last change.
         from_ms = lost[0] if self.heartbeat_ms is None else min(lost[0], self.heartbeat_ms)
         told = {"broker_id": self.file.broker_id, "from_ms": from_ms, "to_ms": lost[1]}
         return json.dumps({"kquota_gap": told}, separators=(",", ":")).encode("ascii")
 
     def heartbeat(self, *, is_end: bool) -> bytes:
-        """The message that all lines before a time have been shipped, and with `is_end` that no more will come."""
+        """The message that all lines before a time have been shipped; with `is_end`, also that no more will come."""
         self.heartbeat_ms = self.end_read_at_ms
         told = {
             "broker_id": self.file.broker_id,
@@ -118,13 +118,13 @@ class Shipper:
         files: at least one.
         connect: opens the topic, again after messages failed.
         state_dir: where positions are stored.
-        exclude_client_ids: whose lines are not shipped: equal to one of these, or one followed by `-`.
-        heartbeat_interval_ms: between two heartbeats of a broker.
-        clock_ms: for heartbeats.
+        exclude_client_ids: lines are not shipped if their client id is one of these, or one followed by `-`.
+        heartbeat_interval_ms: time between two heartbeats of a broker.
+        clock_ms: the clock for heartbeats, epoch ms.
         warn: takes one line for the operator.
 
     Raises:
-        UserError: another shipper is at work, the state is unreadable, or what `connect` raises.
+        UserError: another shipper is running, the state is unreadable, or what `connect` raises.
     """
 
     def __init__(
@@ -158,10 +158,10 @@ class Shipper:
 
     @classmethod
     def from_settings(cls, settings: Settings, files: Sequence[LogFile] | None = None) -> Shipper:
-        """A shipper as the settings say, of `files` instead of theirs if given.
+        """A shipper according to the settings; ships `files`, if given, instead of those in the settings.
 
         Raises:
-            UserError: no files, a bad one, or see the class.
+            UserError: no files, a bad one, not exactly one topic, or see the class.
         """
         ship, kafka = settings.ship, settings.kafka
         topics = kafka.log_topics(())
@@ -184,14 +184,14 @@ class Shipper:
         self.close()
 
     def close(self) -> None:
-        """Give up what is not acknowledged and let other shippers at the logs."""
+        """Give up messages that are not acknowledged, and let other shippers ship the logs."""
         for feed in self._feeds:
             feed.tail.close()
         self._delivery.topic.close()
         self._states.close()
 
     def run(self, stop: threading.Event) -> ShipCounts:
-        """Ship until `stop` is set; the round at work is finished and its positions are stored.
+        """Ship until `stop` is set; the current round is then finished and its positions are stored.
 
         Raises:
             UserError: Kafka refuses a message, or a position cannot be stored.
@@ -213,18 +213,18 @@ class Shipper:
         except GaveUpError as error:
             self._warn(str(error))
         except DeliveryFailedError:
-            pass  # a heartbeat: the lines were acknowledged before their positions were stored
+            pass  # a heartbeat failed: the lines were acknowledged before their positions were stored
         return self._counts()
 
     def run_once(self, end: bool = False, stop: threading.Event | None = None) -> ShipCounts:
-        """Ship what is there, then one heartbeat per broker.
+        """Ship all lines that the logs hold now, then one heartbeat per broker.
 
         Args:
-            end: the heartbeat says that nothing more will come.
-            stop: ends it early, without the heartbeat.
+            end: whether the heartbeat announces that nothing more will come.
+            stop: ends the run early, without the heartbeat.
 
         Raises:
-            UserError: a log is not there, or see `run`.
+            UserError: a log does not exist, or see `run`.
         """
         stop = stop or threading.Event()
         self._delivery.begin(stop)
@@ -253,7 +253,7 @@ class Shipper:
         return self._counts()
 
     def _round(self, feeds: Sequence[Feed]) -> None:
-        """Read and send for a while, then store what is acknowledged."""
+        """Read and send a limited number of chunks, wait for acknowledgement, then store the positions."""
         for feed in feeds:
             self._ship_some(feed, max(1, _CHUNKS_PER_ROUND // len(feeds)))
         self._delivery.wait()
@@ -263,7 +263,7 @@ class Shipper:
                 feed.stored = feed.sent
 
     def _ship_some(self, feed: Feed, chunks: int) -> None:
-        # Before the end of the log is looked for: the heartbeat says that all before this time is shipped.
+        # Read the clock before the log: the heartbeat reports that all lines before this time are shipped.
         now_ms = self._clock_ms()
         feed.end_read_at_ms = None
         for _ in range(chunks):
@@ -307,7 +307,7 @@ class Shipper:
         self._delivery.reconnect(str(error))
 
     def _send_heartbeats(self, feeds: Sequence[Feed], *, is_end: bool = False) -> None:
-        """Every line before the last look at the end of the log is acknowledged by now, see `_round`."""
+        """Send one per feed; every line before `end_read_at_ms` is acknowledged by now, see `_round`."""
         for feed in feeds:
             value = feed.heartbeat(is_end=is_end)
             self._delivery.send([value], key=feed.key, headers=[*feed.headers, ("kind", b"heartbeat")])

@@ -1,4 +1,4 @@
-"""What the shipper remembers of each broker's log, in one small file that is always whole."""
+"""The shipper's stored state of each broker's log, in one small file that is always whole."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from kquota_spark.ship.rotated_files import Position
 
 @dataclass(frozen=True, slots=True)
 class ShipState:
-    """Up to where a log was shipped, and how much that was in total.
+    """The position up to which a log was shipped, and the totals since its start.
 
     Attributes:
-        position: None before the first look at the log.
-        lines: shipped, each counted once, even if it was sent again after a crash.
+        position: None before the log was read for the first time.
+        lines: lines shipped, each counted once, even if it was sent again after a crash.
         excluded: lines of our own clients, not shipped.
         cut: shipped lines that were too long and were cut.
     """
@@ -31,10 +31,10 @@ class ShipState:
 
 
 class StateDirectory:
-    """A directory, made if it is not there, with `<broker id>.json` for each broker; one process may use one of them.
+    """A directory with `<broker id>.json` for each broker; created if absent. One process at a time may use a file.
 
     Raises:
-        UserError: it cannot be made.
+        UserError: it cannot be created.
     """
 
     def __init__(self, path: Path) -> None:
@@ -46,10 +46,10 @@ class StateDirectory:
             raise UserError(_cannot("be made", path, error)) from error
 
     def lock(self, broker_id: int) -> None:
-        """Keep other shippers away until `close`, or until this process is gone.
+        """Keep other shippers away until `close`, or until this process exits.
 
         Raises:
-            UserError: another shipper is at work.
+            UserError: another shipper is running, or the lock file cannot be opened.
         """
         path = self._path / f"{broker_id}.lock"
         try:
@@ -62,7 +62,7 @@ class StateDirectory:
             raise UserError(_cannot("be locked", path, error)) from error
 
     def read(self, broker_id: int) -> ShipState:
-        """The state as it was written last; the empty one if it never was.
+        """The state as last written; an empty one if it never was.
 
         Raises:
             UserError: the file cannot be read or is not a state file.
@@ -80,7 +80,7 @@ class StateDirectory:
             raise UserError(msg) from error
 
     def write(self, broker_id: int, state: ShipState) -> None:
-        """Replace the state; after a crash of the machine it is the old or the new one.
+        """Replace the state; after a crash of the machine the file holds the old or the new one.
 
         Raises:
             UserError: it cannot be written, e.g. because the disk is full.
@@ -92,7 +92,7 @@ class StateDirectory:
             raise UserError(_cannot("be written", path, error)) from error
 
     def close(self) -> None:
-        """Let other shippers at it."""
+        """Release the locks, so that other shippers can start."""
         self._locks.close()
 
     def _file(self, broker_id: int) -> Path:

@@ -1,7 +1,7 @@
-"""Follows one log file through rotation: whole lines in order, and a position from which to go on.
+"""Follows one log file through rotation: whole lines in order, and a position from which to continue.
 
 A position is a place in a text, not in a path: the file may have been renamed, copied or compressed since.
-Nothing is stored here: whoever ships the lines stores `Tail.position` once they are safe.
+Nothing is stored here. The shipper stores `Tail.position` once the lines are safe.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ CHUNK_BYTES = 1 << 20
 KEPT_OF_LONG_LINE_BYTES = 256 << 10
 _KEPT_END_BYTES = 16 << 10
 CUT = b"\x00"
-"""Stands for the middle of a line that was cut. Its ends say whose request it was; no log has this byte in a line."""
+"""Replaces the middle of a line that was cut. The ends that are kept identify the client. No log line has this byte."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +26,10 @@ class Batch:
 
     Attributes:
         lines: in the order in which they were written.
-        cut: by index in `lines`, the length before its middle was cut out; what is left is `KEPT_OF_LONG_LINE_BYTES`
-            or the limit.
-        is_at_end: all that the log held when `read` was called has been returned, but for half a line.
+        cut: original length, bytes, by index in `lines`, of each line cut to `KEPT_OF_LONG_LINE_BYTES` or the limit.
+        is_at_end: whether everything in the log when `read` was called has been returned, except half a line.
         half_line_bytes: length of that half line.
-        lost: lines written between these times (epoch ms) are gone; they came before `lines`.
+        lost: lines written between these times (epoch ms) are lost; they came before `lines`.
     """
 
     lines: list[bytes] = field(default_factory=list)
@@ -43,11 +42,11 @@ class Batch:
 class Tail:
     """Reads one log from a position on.
 
-    Without a position it starts with what is at `path`; files that were rotated away before are left alone.
+    Without a position it starts with the file at `path` and skips files that were rotated away before.
 
     Args:
-        path: of the log that is being written.
-        position: where to go on; None to start.
+        path: the log that is being written.
+        position: where to continue; None to start.
         notice: takes one line for the operator.
         line_limit_bytes: longer lines are cut; at most `CHUNK_BYTES`.
     """
@@ -68,7 +67,7 @@ class Tail:
         self._text: LogText | None = None
         self._scanned_to, self._scanned_end = 0, b""
         self.is_waiting_for_file = False
-        """Whether the last `read` found no log to read."""
+        """Whether the last `read` found no file to read."""
         self._lost: tuple[int, int] | None = None
         self._is_lost = False
         self._rotation = Rotation(path, self._say)
@@ -76,10 +75,10 @@ class Tail:
             before = rotated_files(path)
             position = Position(after_mtime_ns=before[-1].mtime_ns if before else 0)
         self.position = position
-        """Behind the last line returned."""
+        """The place after the last line returned."""
 
     def read(self) -> Batch:
-        """The next lines; none at the end, and while the log is not there.
+        """The next lines; none at the end, and none while the log does not exist.
 
         Memory is bounded by `CHUNK_BYTES`, whatever the length of a line.
         """
@@ -94,7 +93,7 @@ class Tail:
         if text is None:
             return Batch()
         offset = self.position.offset
-        # Asked before reading: what has been renamed by now was complete then (log4j closes it first).
+        # Checked before reading: a file that is renamed by now is complete, because log4j closes it first.
         is_live = identity(self._path) == (text.device, text.inode)
         if is_live:
             self._said.clear()
@@ -123,7 +122,7 @@ class Tail:
         return self._finish(text, half, length, end)
 
     def close(self) -> None:
-        """Give the file back."""
+        """Close the file."""
         if self._text is not None:
             self._text.close()
         self._text = None
@@ -136,12 +135,15 @@ class Tail:
         return Batch(lines, cut, is_at_end, half_line_bytes)
 
     def _shortened(self, start: bytes, end: bytes) -> bytes:
-        """The two ends of a line, from a part that begins with its start and one that ends with its end."""
+        """A line without its middle, from a part that begins with its start and one that ends with its end."""
         of_end = min(_KEPT_END_BYTES, self._kept_bytes // 4)
         return start[: self._kept_bytes - of_end - len(CUT)] + CUT + end[-of_end:]
 
     def _scan_long_line(self, text: LogText, start: bytes) -> tuple[int, int, bytes]:
-        """Length of a line longer than a chunk, the step to the next line and the line's end; step 0 if it has none."""
+        """Length of a line longer than a chunk, the step to the next line, and the line's last bytes.
+
+        The step is 0 while the line has no line feed.
+        """
         offset = self.position.offset
         at = max(self._scanned_to, offset + len(start))
         before = self._scanned_end if self._scanned_to else start[-_KEPT_END_BYTES - 1 :]
@@ -153,7 +155,7 @@ class Tail:
                 return at + end - offset - has_cr, at + end + 1 - offset, last
             at += len(data)
             before = (before + data)[-_KEPT_END_BYTES - 1 :]
-            # Half a line may be hundreds of megabytes: it is not scanned from its start again at each look.
+            # Half a line may be hundreds of megabytes, so the next `read` does not scan it from its start again.
             self._scanned_to, self._scanned_end = at, before
         return at - offset, 0, before
 
@@ -161,11 +163,11 @@ class Tail:
         old = self.position
         hashed = old.fingerprint
         if old.offset == 0:
-            # Of what was read, not of what may be in the file by now.
+            # Hash the bytes that were read: the file may hold others by now.
             hashed = fingerprint(data[:offset])
         elif old.offset < FINGERPRINT_BYTES:
             hashed = text.fingerprint(offset)
-        # A .gz may be younger than the file that followed it.
+        # A .gz may have a later mtime than the file that followed it.
         after_ns = old.after_mtime_ns if text.is_gzip else text.mtime_ns
         self.position = Position(
             device=text.device, inode=text.inode, offset=offset, fingerprint=hashed, after_mtime_ns=after_ns
@@ -173,11 +175,11 @@ class Tail:
         self._scanned_to = 0
 
     def _known_text(self) -> LogText | None:
-        """The open file, if it still holds the text that was read; closed otherwise."""
+        """The open file, if it still holds the text that was read; otherwise it is closed."""
         text, position = self._text, self.position
         if text is None or text.is_gzip:
             return text
-        # Before its first line is read, a text can be exchanged for another without a trace: look again.
+        # Before its first line is read, a text can be replaced without a trace: find the file again.
         if (
             position.offset > 0
             and text.reaches(max(position.offset, self._scanned_to))
@@ -188,14 +190,14 @@ class Tail:
         return None
 
     def _find(self) -> LogText | None:
-        """Open the file of the position, or the one after it if it is gone."""
+        """Open the file of the position, or the next one if that file no longer exists."""
         self._scanned_to = 0
         if self.position.offset > 0:
             self._text = self._rotation.open_known(self.position)
             if self._text is not None:
                 return self._text
             if identity(self._path) is None:
-                # Not gone for good, perhaps: the directory is not mounted, or a rename is half done.
+                # Perhaps this does not last: the directory is not mounted, or a rename is half done.
                 self._wait("does not exist, waiting for it")
                 return None
             self._say(
@@ -209,13 +211,13 @@ class Tail:
             self._wait("does not exist, waiting for it")
             return None
         if self._is_lost:
-            # The first line of the next file is older than its last change.
+            # The first line of the next file is older than that file's last change.
             self._lost, self._is_lost = _between(self.position.after_mtime_ns, self._text.mtime_ns), False
         self.position = replace(self.position, device=self._text.device, inode=self._text.inode)
         return self._text
 
     def _finish(self, text: LogText, rest: bytes, length: int, end: bytes) -> Batch:
-        """The end of a file that is not the log any more: its last line, and on to the next file."""
+        """Return the last line of a file that is not the log any more, and move to the next file."""
         following = self._rotation.open_next(self.position, text)
         if following is None:
             self._wait("vanished, waiting for it")
@@ -238,13 +240,13 @@ class Tail:
             self._say(f"{self._path}: {why}")
 
     def _say(self, message: str) -> None:
-        """Once, until the log is read again."""
+        """Report a message once, until the log is read again."""
         if message not in self._said:
             self._said.add(message)
             self._notice(message)
 
 
 def _between(from_ns: int, to_ns: int) -> tuple[int, int]:
-    """In whole ms, rounded outwards; a file that was put in place may be older than what it replaced."""
+    """The period in whole ms, rounded outwards; at least 1 ms, as a file may be older than the one it replaced."""
     from_ms = from_ns // 1_000_000
     return from_ms, max(-(-to_ns // 1_000_000), from_ms + 1)

@@ -1,6 +1,6 @@
-"""The Kafka topic that request logs are shipped to: one producer that loses nothing in silence, and patience with it.
+"""The Kafka topic that request logs are shipped to, behind one producer that loses nothing silently.
 
-A `Delivery` waits as long as Kafka takes, says so once a minute, and ends when told to stop.
+A `Delivery` waits as long as Kafka takes, reports that once per minute, and ends when it is asked to stop.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _STOP_GRACE_S = 10.0
 _DEFAULTS: dict[str, Any] = {
     "linger.ms": 50,
     "compression.type": "lz4",
-    # More than a round of the shipper; what does not fit waits in the log.
+    # Holds more than a round of the shipper. Lines that do not fit wait in the log.
     "queue.buffering.max.kbytes": 65_536,
     "queue.buffering.max.messages": 200_000,
     # The same broker id in the same partition as with the Java client.
@@ -38,7 +38,7 @@ _DEFAULTS: dict[str, Any] = {
 _FIXED: dict[str, Any] = {
     "acks": "all",
     "enable.idempotence": True,
-    # A message waits for Kafka as long as it takes: giving it up would lose a line.
+    # A message waits for Kafka as long as necessary: giving it up would lose a line.
     "message.timeout.ms": 0,
     "delivery.report.only.error": True,
 }
@@ -60,22 +60,22 @@ class KafkaUnreachableError(UserError):
 
 
 class DeliveryFailedError(Exception):
-    """Some message may not have arrived; all since the last acknowledgement must be sent again."""
+    """A message may not have arrived; all since the last acknowledgement must be sent again."""
 
 
 class GaveUpError(Exception):
-    """Told to stop while Kafka does not answer; what it did not acknowledge is sent again next time."""
+    """Asked to stop while Kafka does not answer; unacknowledged messages are sent again at the next start."""
 
 
 class Topic(Protocol):
-    """Where lines go."""
+    """The destination of lines."""
 
     name: str
     """The topic and its address, for messages."""
     line_limit_bytes: int
-    """The longest value that is taken."""
+    """Maximum length of a value."""
     last_error: str
-    """What the connection complained about last; empty if it did not."""
+    """The last error of the connection; empty if there was none."""
 
     def send(self, values: Sequence[bytes], *, key: bytes, headers: Headers) -> int:
         """Hand over values in this order.
@@ -84,20 +84,20 @@ class Topic(Protocol):
             How many were taken; fewer than all if the queue is full.
 
         Raises:
-            DeliveryFailedError: something sent earlier did not arrive.
-            UserError: and it never will.
+            DeliveryFailedError: a message sent earlier did not arrive.
+            UserError: a message sent earlier did not arrive and never will.
         """
 
     def unacknowledged(self, timeout_s: float) -> int:
-        """How many messages the brokers have not acknowledged: 0 at once, more after the time.
+        """Number of unacknowledged messages: returns as soon as it is 0, otherwise after the timeout.
 
         Raises:
-            DeliveryFailedError: something sent earlier did not arrive.
-            UserError: and it never will.
+            DeliveryFailedError: a message sent earlier did not arrive.
+            UserError: a message sent earlier did not arrive and never will.
         """
 
     def close(self) -> None:
-        """Give up what is not acknowledged."""
+        """Give up messages that are not acknowledged."""
 
 
 class KafkaTopic:
@@ -106,10 +106,10 @@ class KafkaTopic:
     Args:
         bootstrap_servers: as Kafka writes it, `HOST:PORT,...`.
         topic: must exist; it is never created.
-        client_id: of the producer.
-        options: its further properties.
-        timeout_s: how long Kafka may take to answer; None is `ANSWER_WITHIN_S`.
-        options_name: what an error calls the properties by.
+        client_id: the producer's client id.
+        options: further properties of the producer.
+        timeout_s: longest wait for Kafka's answer, s; None is `ANSWER_WITHIN_S`.
+        options_name: name of the properties in errors.
 
     Raises:
         UserError: a bad property, no such topic, or no permission.
@@ -149,7 +149,7 @@ class KafkaTopic:
         }
 
         def unusable(reason: KafkaError) -> UserError:
-            # That there is no right to be idempotent may already be known when the client is made.
+            # A missing right to be idempotent may already be reported when the client is created.
             return UserError(f"{options_name}: {self._reason(reason)}")
 
         with kafka_clients.kafka_errors(unusable):
@@ -173,13 +173,13 @@ class KafkaTopic:
         return taken
 
     def unacknowledged(self, timeout_s: float) -> int:
-        """How many messages the brokers have not acknowledged; see `Topic.unacknowledged`."""
+        """Number of unacknowledged messages; see `Topic.unacknowledged`."""
         left = int(self._producer.flush(timeout_s))
         self._raise_failure()
         return left
 
     def close(self) -> None:
-        """Give up what is not acknowledged."""
+        """Give up messages that are not acknowledged."""
         if not self._is_closed:
             self._is_closed = True
             self._producer.purge()
@@ -194,10 +194,10 @@ class KafkaTopic:
         raise DeliveryFailedError(self._reason(failed))
 
     def _check(self, admin: AdminClient, timeout_s: float) -> None:
-        """That the topic is there; a producer's own look would create it where brokers allow that."""
+        """Check that the topic exists. A producer's own query would create it where brokers allow that."""
 
         def refused(reason: KafkaError) -> UserError:
-            admin.poll(0)  # fetches what the connection complained about
+            admin.poll(0)  # fetches the errors of the connection
             if reason.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 create = (
                     f"kafka-topics.sh --create --bootstrap-server {self._where} --topic {self._topic} "
@@ -217,7 +217,7 @@ class KafkaTopic:
             return UserError(f"topic {self._topic} on {self._where} cannot be used: {self._reason(reason)}")
 
         with kafka_clients.kafka_errors(refused):
-            # The question itself is refused if the client has no right to be idempotent, and was told so by now.
+            # The query itself fails if the broker has already refused the client the right to be idempotent.
             described = admin.describe_topics(TopicCollection([self._topic]), request_timeout=timeout_s)
             described[self._topic].result()
 
@@ -228,7 +228,7 @@ class KafkaTopic:
 
     def _on_error(self, error: KafkaError) -> None:
         self._is_refused |= error.code() == KafkaError._AUTHENTICATION
-        # That all brokers are down says less than why.
+        # "All brokers are down" is less useful than the reason.
         if error.code() != KafkaError._ALL_BROKERS_DOWN or not self.last_error:
             self.last_error = error.str()
 
@@ -238,12 +238,12 @@ class KafkaTopic:
 
 
 class Delivery:
-    """Sends through a topic, however long Kafka is away; what waits is bounded by the topic's queue.
+    """Sends through a topic, however long Kafka is away. The topic's queue bounds how much waits.
 
     Args:
-        connect: opens the topic; again after messages failed.
+        connect: opens the topic; called again after messages failed.
         warn: takes one line for the operator.
-        elapsed_s: a clock that only goes forward.
+        elapsed_s: a monotonic clock, s.
     """
 
     def __init__(
@@ -261,16 +261,16 @@ class Delivery:
         self.topic = connect()
 
     def begin(self, stop: threading.Event) -> None:
-        """From now on, end waiting some seconds after `stop` is set."""
+        """From now on, stop waiting `_STOP_GRACE_S` after `stop` is set."""
         self._stop, self._stop_seen_s = stop, None
 
     def send(self, values: Sequence[bytes], *, key: bytes, headers: Headers) -> None:
         """Hand over all values; waits while the queue is full.
 
         Raises:
-            DeliveryFailedError: something did not arrive: `reconnect`, and send again.
-            GaveUpError: told to stop meanwhile.
-            UserError: Kafka will never take it.
+            DeliveryFailedError: a message did not arrive: call `reconnect`, and send again.
+            GaveUpError: asked to stop meanwhile.
+            UserError: Kafka will never accept a message.
         """
         taken = self.topic.send(values, key=key, headers=headers)
         while taken < len(values):
@@ -288,7 +288,7 @@ class Delivery:
         self._stuck_since_s = None
 
     def reconnect(self, why: str) -> None:
-        """Open the topic anew after a failure; the errors are those of `send`."""
+        """Open the topic again after a failure; the errors are those of `send`."""
         self._warn_sometimes(f"{self.topic.name}: {why}; sending again what is not acknowledged")
         self.topic.close()
         while True:
@@ -303,7 +303,7 @@ class Delivery:
                 return
 
     def _waited(self, *, has_moved: bool) -> None:
-        """Judge a time of waiting."""
+        """Warn if no message was acknowledged for `_SILENT_S`; end if asked to stop."""
         now_s = self._elapsed_s()
         if has_moved or self._stuck_since_s is None:
             self._stuck_since_s = now_s

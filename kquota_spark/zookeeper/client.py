@@ -1,4 +1,4 @@
-"""ZooKeeper as the settings describe it: address, login, TLS, what is wrong with them, and calls with a time limit."""
+"""ZooKeeper clients from the settings: address, login and TLS, the errors in them, and calls with a time limit."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ _HIDDEN = ":x"
 """End of a digest that ZooKeeper does not show (ZOOKEEPER-1392)."""
 ADDRESS = "quotas.zookeeper_connect"
 LOGIN = "quotas.zookeeper_login"
-"""What gives the address and the login, if nothing else is said."""
+"""Default names, for errors, of the settings that hold the address and the login."""
 
 
 def unanswered(connect: str, within_s: float, named: str, reason: str | None = None) -> str:
-    """What an error says when no server answers.
+    """Text of the error when no server answers.
 
     Args:
         connect: the address.
-        within_s: how long the answer was waited for, s.
-        named: what gave the address.
-        reason: in kazoo's words; None for none.
+        within_s: the time waited for an answer, s.
+        named: the setting or option that holds the address.
+        reason: the reason in kazoo's words; None for none.
     """
     why = f" ({reason})" if reason else ""
     return f"ZooKeeper {connect} did not answer within {within_s:g} s{why}: check {named} and that the server runs"
@@ -62,15 +62,16 @@ def zookeeper_client(
     Args:
         quotas: the settings.
         logger: kazoo's own; at DEBUG it would get every payload, SCRAM credentials included.
-        named: what gave the address, for errors.
-        options: further ones of kazoo.
+        named: the setting or option that holds the address, for errors.
+        options: further options of kazoo.
 
     Raises:
-        UserError: the address is none, or a file of the login cannot be read. Secrets are in no message.
+        UserError: the address is not valid, or a file of the login or of TLS cannot be read. No message contains a
+            secret.
     """
     tls = quotas.zookeeper_tls
     if tls.enabled:
-        _tls_context(tls)  # what kazoo would stumble over in its own thread
+        _tls_context(tls)  # raises here for files on which kazoo would fail in its own thread
         options |= {
             "use_ssl": True,
             "check_hostname": True,
@@ -90,7 +91,7 @@ def zookeeper_client(
 
 
 def require_zookeeper(quotas: Quotas, named: str = ADDRESS) -> None:
-    """See that a client can be made, and that somebody listens at the address.
+    """Check that a client can be created, and that a server listens at the address.
 
     Raises:
         UserError: see `zookeeper_client`.
@@ -101,7 +102,7 @@ def require_zookeeper(quotas: Quotas, named: str = ADDRESS) -> None:
 
 
 def tls_problem(quotas: Quotas) -> str | None:
-    """Why no server can be spoken to with TLS, in OpenSSL's words; None if one can, or without TLS."""
+    """Why no server accepts TLS, in OpenSSL's words; None if one does, or if TLS is not enabled."""
     if not quotas.zookeeper_tls.enabled:
         return None
     context = _tls_context(quotas.zookeeper_tls)
@@ -120,7 +121,7 @@ def tls_problem(quotas: Quotas) -> str | None:
         except TimeoutError:
             problem = f"{host}:{port}: no TLS there: no answer to the handshake"
         except OSError as error:
-            # Only what was reached tells more than that it was not.
+            # Report it only for a server that can be reached without TLS.
             with suppress(OSError):
                 socket.create_connection((host, port), timeout=_PROBE_S).close()
                 problem = f"{host}:{port}: no TLS there: {error.strerror or type(error).__name__}"
@@ -136,7 +137,7 @@ def _tls_context(tls: ZooKeeperTls) -> ssl.SSLContext:
             context.load_verify_locations(tls.ca)
         if tls.certificate:
             key, path = "certificate", tls.certificate
-            # An empty password is none: OpenSSL would ask on the terminal for one that is missing.
+            # Pass a password even if it is empty: without one, OpenSSL would ask on the terminal.
             context.load_cert_chain(tls.certificate, tls.key or None, password=lambda: tls.key_password)
     except OSError as error:
         reason = "no PEM, or the key does not fit" if isinstance(error, ssl.SSLError) else error.strerror
@@ -163,11 +164,12 @@ def _password(quotas: Quotas) -> str:
 
 
 class ZooKeeperCalls:
-    """What is asked of ZooKeeper by who writes quotas there: each call within `within_s`, by a client that was started.
+    """The calls to ZooKeeper of code that writes quotas there; each ends within `within_s`. The client must be started.
 
-    Reads go on over a lost connection, and a transaction is sent once. kazoo by itself keeps a call for as long as the
-    servers are away. After a pause of the process the first call finds the connection gone, and only the next one is
-    answered. Reads raise UnreachableError when the time is up, and UserError without the right to read.
+    Reads are repeated after a lost connection; a transaction is sent only once. kazoo by itself keeps a call for as
+    long as the servers are away. After a pause of the process, the first call fails with a lost connection and only
+    the next one is answered. Reads raise UnreachableError when the time is up, and UserError without the right to
+    read.
     """
 
     def __init__(
@@ -178,33 +180,34 @@ class ZooKeeperCalls:
 
     @property
     def session(self) -> int | None:
-        """The id of the session, as nodes name their owner; None before there is one."""
+        """The id of the session, in the form in which nodes name their owner; None before there is one."""
         return None if self._client.client_id is None else int(self._client.client_id[0])
 
     @property
     def chroot(self) -> str:
-        """What stands in front of each path on the server; empty for none."""
+        """The prefix of each path on the server; empty for none."""
         return str(self._client.chroot)
 
     def get(self, path: str) -> tuple[bytes | None, ZnodeStat] | None:
-        """Data and stat; None where there is no such node."""
+        """Data and stat of a node; None if it does not exist."""
         found: tuple[bytes | None, ZnodeStat] | None = self._asked(self._client.get_async, path)
         return found
 
     def stat(self, path: str) -> ZnodeStat | None:
-        """The stat alone."""
+        """Stat of a node; None if it does not exist."""
         return self._asked(self._client.exists_async, path)
 
     def children(self, path: str) -> list[str]:
-        """Names of the nodes below; none where there is no such node."""
+        """Names of the nodes below; none if the node does not exist."""
         return list(self._asked(self._client.get_children_async, path) or [])
 
     def acl(self, path: str) -> list[ACL]:
-        """Who may do what with a node, to give another node the same list.
+        """The access list of a node, to give another node the same list.
 
         Raises:
-            UserError: besides the others, there is no such node; or ZooKeeper hides the digests of its list, as it does
-                from users without the right admin: a node with a list of hidden digests would lock them all out.
+            UserError: besides the errors of all reads, the node does not exist, or ZooKeeper hides the digests in its
+                list. ZooKeeper hides them from users without the right admin. A node created with hidden digests would
+                lock out all their users.
         """
         found = self._asked(self._client.get_acls_async, path)
         if found is None:
@@ -214,31 +217,31 @@ class ZooKeeperCalls:
         return list(found[0])
 
     def sync(self, path: str) -> None:
-        """Have the server know what any other one knew when this was called."""
+        """Bring the server up to date with every edit made before this call."""
         self._asked(self._client.sync_async, path)
 
     def ensure(self, path: str, acl: Sequence[ACL]) -> None:
-        """Make a node and those above, where they are missing."""
+        """Create a node and those above it, where they are missing."""
         self._asked(lambda named: self._client.ensure_path_async(named, acl=list(acl)), path, "create")
 
     def delete(self, path: str) -> None:
-        """Delete a node, if it is there."""
+        """Delete a node, if it exists."""
         self._asked(self._client.delete_async, path, "delete")
 
     def transaction(self) -> TransactionRequest:
-        """One to fill for `commit`."""
+        """An empty transaction, to fill for `commit`."""
         return self._client.transaction()
 
     def commit(self, transaction: TransactionRequest) -> Sequence[Any]:
-        """Send a transaction once; the results of its operations.
+        """Send a transaction once; returns the results of its operations.
 
         Raises:
-            UnreachableError: no answer: it may have been done.
+            UnreachableError: no answer: it may have been carried out.
         """
         try:
             results: Sequence[Any] = transaction.commit_async().get(timeout=self._within_s)
         except KazooTimeoutError as error:
-            # It may not have been sent yet, and must not be later on: a client that is stopped forgets it.
+            # It may not have been sent yet, and must not be sent later: a client that is stopped drops it.
             self._client.stop()
             self._client.start_async()
             raise self._unreachable() from error
@@ -275,16 +278,16 @@ class ZooKeeperCalls:
 def zookeeper_calls(
     quotas: Quotas, *, session_timeout: Duration, named: str = ADDRESS, login: str = LOGIN
 ) -> Iterator[ZooKeeperCalls]:
-    """Calls over a session of their own, which ends with the block; errors name what gave the address and the login.
+    """Calls over a session of their own, which ends with the block.
 
     Args:
         quotas: address, timeouts and TLS.
-        session_timeout: asked of the server, which bounds it.
-        named: what gave the address, for errors.
-        login: what gave the login, for errors.
+        session_timeout: requested from the server, which bounds it.
+        named: the setting or option that holds the address, for errors.
+        login: the setting or option that holds the login, for errors.
 
     Raises:
-        UserError: the settings are none to connect by, or no server answers within `connect_timeout`.
+        UserError: the settings do not allow a connection, or no server answers within `connect_timeout`.
     """
     within_s = quotas.connect_timeout / 1_000
     client = zookeeper_client(quotas.changed(session_timeout=session_timeout), named=named)
@@ -298,9 +301,9 @@ def zookeeper_calls(
 
 
 def refusal_of(results: Sequence[Any]) -> tuple[int, Exception] | None:
-    """Which operation made a transaction fail, and why; None for one that was done.
+    """Index and error of the operation that made a transaction fail; None if the transaction succeeded.
 
-    The other operations only say that they were not done.
+    The other operations of a failed transaction only report that they were rolled back.
     """
     for index, result in enumerate(results):
         if isinstance(result, Exception) and not isinstance(result, RolledBackError | RuntimeInconsistency):

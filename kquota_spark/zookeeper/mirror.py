@@ -1,8 +1,8 @@
 """The quota nodes below `/config` of a ZooKeeper: mirrored by a snapshot, then one-shot watches, or read once.
 
-`QuotaTree.read` returns a view that holds every edit made before the call, or None while that cannot be
-promised. Plain one-shot watches serve every ZooKeeper that Kafka 2.8 to 3.9 runs with. What can matter to one client
-takes a few requests however many users there are; all nodes take seconds with thousands of users.
+`QuotaTree.read` returns a view that contains every edit made before the call, or None while that cannot be
+guaranteed. Plain one-shot watches work with every ZooKeeper that Kafka 2.8 to 3.9 runs with. The nodes that can
+govern one client take a few requests, for any number of users. All nodes take seconds with thousands of users.
 """
 
 from __future__ import annotations
@@ -61,13 +61,13 @@ _RETRY_S = 0.1
 
 
 class QuotaTree:
-    """The connection and the mirror. Not for several threads at once, but for `stop`."""
+    """The connection and the mirror. Only `stop` may be called from another thread."""
 
     def __init__(self, quotas: Quotas, *, named: str = ADDRESS) -> None:
         self._quotas, self._connect, self._named = quotas, quotas.zookeeper_connect, named
         self._timeout_s = quotas.session_timeout / 1_000
-        # kazoo logs every response at DEBUG, SCRAM credentials included: a level of its own keeps that out,
-        # whatever the level of the root logger. Its warnings only repeat what `_on_state` says.
+        # kazoo logs every response at DEBUG, SCRAM credentials included. A level of its own prevents that, whatever
+        # the level of the root logger. kazoo's warnings only repeat those of `_on_state`.
         quiet = logging.getLogger(f"{__name__}.kazoo")
         quiet.setLevel(logging.ERROR)
         # kazoo's own pause between two attempts to connect grows up to an hour.
@@ -84,10 +84,10 @@ class QuotaTree:
         self._view: View | None = None
         self._patrol = self._patrolled()
         self.changed = threading.Event()
-        """Set when a watch has fired or the connection has changed: `read` will have something to do."""
+        """Set when a watch has fired or the connection has changed: the next `read` has work to do."""
 
     def start(self) -> None:
-        """Connect; goes on trying after an error, until stopped.
+        """Connect; the client keeps trying after an error, until stopped.
 
         Raises:
             UnreachableError: no server answers within `connect_timeout`.
@@ -111,9 +111,9 @@ class QuotaTree:
             _log.warning("closing the ZooKeeper session failed: %s", type(error).__name__)
 
     def read(self) -> View | None:
-        """All nodes with every edit made before the call; None if the connection does not allow to say so.
+        """All nodes, including every edit made before the call; None while the connection cannot guarantee that.
 
-        The very same view comes again while nothing has changed.
+        The same view object is returned while nothing has changed.
 
         Raises:
             UserError: ZooKeeper refuses our credentials.
@@ -122,13 +122,13 @@ class QuotaTree:
             raise UserError(f"ZooKeeper {self._connect} refused the credentials")
         self.changed.clear()
         epoch = self._epoch
-        # SUSPENDED is no answer either: LOST is reported only once a server answers again.
+        # SUSPENDED counts as lost: kazoo reports LOST only once a server answers again.
         if self._client.state != KazooState.CONNECTED:
             return None
         try:
             self._catch_up(epoch)
         except _DISCONNECTED:
-            self._read_epoch = -1  # some answers are lost, so nothing less than a full re-read will do
+            self._read_epoch = -1  # some answers are lost, so everything must be read again
             return None
         except AuthFailedError:
             return None
@@ -147,9 +147,9 @@ class QuotaTree:
             self._take_dirty()
             self._refresh(ROOTS)
             self._read_epoch = epoch
-        # Rights come and go without an event. What was refused is asked for again each time; and as a server
-        # of 3.9.2 or later tells nobody of edits that they may not read (CVE-2024-23944), so is a part of
-        # all that is known, in turn.
+        # Rights change without an event, so refused paths are read again each time. A server of 3.9.2 or later
+        # sends a client no event for an edit that it may not read (CVE-2024-23944). Therefore some of the known
+        # paths, in turn, are read again each time too.
         paths = self._take_dirty() | self._unreadable.keys() | set(islice(self._patrol, _PATROL))
         for _ in range(_ROUNDS):
             if not paths:
@@ -158,18 +158,18 @@ class QuotaTree:
             self._deliver_events()
             paths = self._take_dirty()
         else:
-            # So many edits come in that there is always a next one; all those before the call are in.
+            # Edits arrive faster than they are read; all those made before the call are included.
             self._on_paths(paths)
 
     def _patrolled(self) -> Iterator[str]:
-        """All known paths, round after round; one that has gone meanwhile is asked for in vain."""
+        """All known paths, round after round; they may include one that was deleted meanwhile."""
         while True:
             yield from [*ROOTS, *self._nodes, *(path for path in self._names if not has_data(path))]
 
     def _round_trip(self) -> None:
         """After this, the events of all edits made before it are in `_dirty`."""
         self._client.sync_async("/config").get(timeout=self._timeout_s)
-        with suppress(NoAuthError):  # an answer, too
+        with suppress(NoAuthError):  # a refusal is an answer, too
             self._client.exists_async("/config/users").get(timeout=self._timeout_s)
         self._deliver_events()
 
@@ -195,7 +195,7 @@ class QuotaTree:
         self.changed.set()
 
     def _on_event(self, event: WatchedEvent) -> None:
-        """Called by kazoo's watch thread; None as path reports the connection, which `_on_state` has seen."""
+        """Called by kazoo's watch thread. An event without a path is about the connection: see `_on_state`."""
         if event.path and event.path.startswith("/config/"):
             self._on_paths([event.path.removeprefix("/config/")])
 
@@ -210,7 +210,7 @@ class QuotaTree:
         return taken
 
     def _refresh(self, paths: Iterable[str]) -> None:
-        """Read these paths and everything below them that was not known."""
+        """Read these paths, and every path below them that was not known."""
         wave = sorted(paths)
         while wave:
             found: list[str] = []
@@ -228,7 +228,7 @@ class QuotaTree:
         return data, self._client.get_children_async(full, watch=self._on_event, include_data=True)
 
     def _take(self, path: str, data: Any, children: Any) -> list[str]:
-        """Store the answers; the children that were not known before are returned."""
+        """Store the answers; returns the children that were not known before."""
         was_unreadable = self._unreadable.pop(path, None)
         new: list[str] = []
         try:
@@ -271,7 +271,7 @@ class QuotaTree:
                 self._on_paths([path])
 
     def _refuse(self, path: str, before: str | None) -> None:
-        """Remember a path that we may not read. A server of 3.9.2 or later hides even its stat."""
+        """Record a path that we may not read. A server of 3.9.2 or later hides even its stat."""
         self._unreadable[path] = f"no right to read /config/{path}"
         self._nodes.pop(path, None)
         if before is None:
@@ -282,7 +282,7 @@ class QuotaTree:
         self._nodes.pop(path, None)
         self._unreadable.pop(path, None)
         self._listed_at.pop(path, None)
-        # Not in its parent's list either: if it is created again before that is read, it has to be new there.
+        # Remove it from its parent's list too: if it is created again before that list is read, it must count as new.
         parent, _, name = path.rpartition("/")
         self._names.get(parent, set()).discard(name)
         for child in self._names.pop(path, ()):
@@ -293,7 +293,7 @@ def whole_view(quotas: Quotas, *, named: str = ADDRESS) -> View:
     """All nodes.
 
     Raises:
-        UserError: the address is none, or ZooKeeper does not answer within `connect_timeout`.
+        UserError: the address is not valid, or ZooKeeper does not answer within `connect_timeout`.
     """
     deadline_s = time.monotonic() + quotas.connect_timeout / 1_000
     tree = QuotaTree(quotas, named=named)
@@ -317,8 +317,8 @@ def view_of_client(quotas: Quotas, user: str, client_id: str, *, named: str = AD
     Args:
         quotas: address, timeouts and login.
         user: raw name.
-        client_id: raw.
-        named: what gave the address, for errors.
+        client_id: raw client id.
+        named: the setting or option that holds the address, for errors.
     """
     with _connected(quotas, named) as client:
         client.sync("/config")
@@ -329,7 +329,7 @@ def view_of_client(quotas: Quotas, user: str, client_id: str, *, named: str = AD
                     unreadable[root] = f"/config/{root} does not exist"
         users = [str(Entity(user)), str(Entity(DEFAULT))]
         paths = list(users)
-        # Client ids are looked for among the names that are there: brokers understand more than one spelling.
+        # Client ids are matched against the existing names, because brokers understand more than one spelling.
         for parent in ("clients", *(f"{path}/clients" for path in users)):
             paths += _children(client, parent, unreadable)
         wanted = set(candidates(user, client_id))

@@ -1,4 +1,4 @@
-"""The commands that would make a change of a quota, quoted for a shell, since names are hostile."""
+"""Commands that change a quota, quoted for a shell because names can be hostile."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kquota_spark.model.quotas.quota_types import AnyKey, QuotaKey
 def alter_command(
     entity: AnyEntity, add: Mapping[AnyKey, float] | None = None, delete: Iterable[AnyKey] = ()
 ) -> str:
-    """`kquota alter --name user=alice --add producer_byte_rate=2000000 --dry-run`: dry."""
+    """A dry run of a change: `kquota alter --name user=alice --add producer_byte_rate=2000000 --dry-run`."""
     words = ["kquota", "alter", *_of_entity(entity)]
     for key, value in (add or {}).items():
         words += ["--add", f"{key.value}={_number(value)}"]
@@ -22,7 +22,10 @@ def alter_command(
 
 
 def override_command(entity: Entity, key: QuotaKey, value: float) -> str:
-    """`kquota override set --user=alice --key producer_byte_rate --value 2000000 --for 2h --reason throttled`."""
+    """A temporary change for two hours, as a command.
+
+    Example: `kquota override set --user=alice --key producer_byte_rate --value 2000000 --for 2h --reason throttled`.
+    """
     words = ["kquota", "override", "set"]
     for option, name in (("user", entity.user), ("client", entity.client_id)):
         if isinstance(name, Default):

@@ -1,11 +1,11 @@
-"""What to do, the most urgent first: what holds clients back, what nothing holds, what does nothing, what is spare.
+"""What to do, the most urgent first: limits that throttle, unlimited traffic, rules without effect, unused limits.
 
-Where nothing is set at all, there are values to begin with. They are those that practitioners begin with, meant to
-cover about 80 % of applications. How many of the clients that were seen they would cover is computed: those whose rate,
-as the broker measures it, was never above the value on any broker. `clients/<default>` is the last of the levels, so it
-takes nobody's quota away; an empty client id is the one that it does not match (KAFKA-13341).
+Where no quota is set at all, the recommendations are first values. Practitioners begin with these values, which are
+meant to cover about 80 % of applications. The number of seen clients that they cover is computed: a client is covered
+if its rate, as the broker measures it, was never above the value on any broker. `clients/<default>` is the last of the
+levels, so it takes nobody's quota away. It does not match an empty client id (KAFKA-13341).
 
-Rules that do nothing, and limits that nobody comes near to, need a day or more of usage to be told.
+To find rules without effect and unused limits takes a day or more of usage.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ BANDWIDTH_VALUES = {
     QuotaKey(name): value
     for name, value in DefaultQuota(name="default-for-the-unmetered", kind="default").values.items()
 }
-"""5 MB/s to write and 15 MB/s to read, on each broker."""
+"""First values on each broker: 5 MB/s to write and 15 MB/s to read."""
 REQUEST_PERCENTAGE = 100.0
-"""One thread's worth of request time on each broker."""
+"""First value on each broker: the request time of one thread."""
 CONNECTIONS_PER_S = 250.0
-"""For each address."""
+"""First value for each address, in new connections per second."""
 _CLIENTS, _ADDRESSES = Entity(client_id=DEFAULT), IpEntity(DEFAULT)
 
-# Traffic that no rule matches is recorded under its client id; addresses are the tag of a connection rate.
+# Traffic that no rule matches is recorded under its client id. For connection rates, the tag is the address.
 _UNLIMITED = """
 with names as (
   select bucket_client_id, bucket_tags, max(peak_rate_per_s) as peak_per_s
@@ -59,7 +59,7 @@ select count(*) filter (bucket_client_id || bucket_tags <> '') as names,
 from names
 """
 _STEP = Lower(name="lower-unused", kind="lower")
-"""The policy's own arithmetic, as it is where the policy file says nothing else."""
+"""The policy `lower-unused` with its default values, so that both use the same arithmetic."""
 _DAY_MS = 86_400_000
 
 _UNUSED = f"""
@@ -81,9 +81,17 @@ def recommendations(
     *,
     is_first_look: bool,
 ) -> tuple[list[Recommendation], int]:
-    """What to do, and how much more there would be; on a tenant's page what clients can do, then what to ask for.
+    """The first recommendations, and how many more there are.
 
-    What holds clients back comes first, the most total delay before all others. A quota has one card.
+    Limits that throttle clients come first, ordered by total delay. A quota has only one recommendation. On a tenant's
+    page, advice for the clients comes first, then the values to ask for.
+
+    Args:
+        scope: the report's tables, period and tenant.
+        observed: the clients of the period and the rules at its end.
+        hurt: the throttled buckets with their clients.
+        changes: edits of quotas in the period.
+        is_first_look: no quota is set at all, so first values are recommended.
     """
     found = list(raises(scope, hurt, observed.rules, changes))
     if scope.tenant is not None:
@@ -100,7 +108,7 @@ def recommendations(
 
 
 def _first_values(scope: Scope) -> Iterator[Recommendation]:
-    """Where nothing is set: a value for each kind of quota, whether or not its use was measured."""
+    """First values where no quota is set: one for each kind of quota, whether or not its use was measured."""
     for key, value in BANDWIDTH_VALUES.items():
         unlimited = _unlimited(scope, type_of(key).value, value)
         yield _default(_CLIENTS, key, value, _begin_text(key, value, unlimited))
@@ -121,7 +129,7 @@ def _first_values(scope: Scope) -> Iterator[Recommendation]:
 
 
 def _defaults(scope: Scope, rules: Collection[Rule]) -> Iterator[Recommendation]:
-    """Where something is set: a default for bandwidth that goes through unlimited, unless there is one."""
+    """Defaults for unlimited bandwidth where some quotas are set, unless a default exists."""
     for key, value in BANDWIDTH_VALUES.items():
         if any(rule.entity == _CLIENTS and key in rule.quotas for rule in rules):
             continue
@@ -159,7 +167,7 @@ def _default(entity: AnyEntity, key: AnyKey, value: float, reason: str) -> Recom
 
 
 def _idle_rules(observed: Observed) -> Iterator[Recommendation]:
-    """Keys of rules that never decide, and rules whose clients are gone."""
+    """Removals of rule keys that never decide, and of rules without clients."""
     for shadow in shadowed(observed):
         by = ", ".join(shadow.by[:3]) + (", ..." if len(shadow.by) > 3 else "")
         yield _removal(shadow.rule, (shadow.key,), f"it limits nobody: {by} comes before it")
@@ -178,7 +186,7 @@ def _removal(rule: Rule, keys: tuple[QuotaKey, ...], reason: str) -> Recommendat
 
 
 def _unused_limits(scope: Scope, observed: Observed) -> Iterator[Recommendation]:
-    """Limits of named entities of which less than half was ever used, the least used first: one step down."""
+    """One step down for limits of named entities that were never half used, the least used first."""
     if scope.covered.to_ms - scope.covered.from_ms < LEAST_OBSERVED_MS:
         return
     in_force = {str(rule.entity): rule for rule in observed.rules}

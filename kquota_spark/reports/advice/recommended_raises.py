@@ -1,8 +1,8 @@
-"""Raise what holds clients back most of their time.
+"""Recommendations to raise limits under which clients are often throttled.
 
-What a throttled client wanted is not in the data, since the limit held it back: it had what it got, and wanted more.
-The value is the estimate of `enforce.policies.scene`, from the seconds under the present limit only. Who takes clearly
-more than its limit all the same is not waiting to be raised.
+The data does not contain the rate that a throttled client wanted: the client got what the limit allowed, and wanted
+more. So the value is the estimate of `enforce.policies.scene`, from the seconds under the present limit only. A client
+that takes clearly more than its limit needs a check of the client, not a higher limit.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from kquota_spark.reports.scope.broker_buckets import amount_per_rate
 from kquota_spark.reports.scope.report_scope import BUCKET, Scope, bucket_of
 
 THROTTLED_PERCENT = 20.0
-"""Of the seconds with traffic on one broker: less is a limit that does its work."""
+"""Percent of the seconds with traffic on one broker up to which throttling is normal: the limit does its work."""
 LEAST_SECONDS = 60
-"""With less traffic a share of seconds says nothing."""
+"""Seconds with traffic below which a share of throttled seconds has no meaning."""
 MOST_USED_PERCENT = 120.0
-"""Of the limit, over the whole time from the first to the last second under it."""
+"""Maximum mean rate, in percent of the limit, from the first to the last second under it."""
 _KEYS = (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE)
 
 _USES = f"""
@@ -57,7 +57,7 @@ from judged join newest using ({BUCKET}, limit_per_s)
 where has_verdict group by all order by {BUCKET}, broker_id
 """  # noqa: S608 - names of ours
 _HIDDEN_PERCENT, _HALF_PERCENT = 80.0, 50.0
-"""Of the seconds with traffic in throttle: from there on what it wants is not to be seen, or hardly."""
+"""Percent of throttled seconds from which on the limit hides nearly all demand (80) or much of it (50)."""
 _WINDOW_S = 10
 _STILL_OVER = """
 select count(*) filter (is_throttled) as throttled, count(*) filter (is_throttled and rate_per_s > ?) as still
@@ -72,7 +72,7 @@ _OF_CLIENTS = {
 
 
 class _Use(NamedTuple):
-    """One bucket on one broker, in its seconds under the present limit."""
+    """The use of one bucket on one broker, in its seconds under the present limit."""
 
     broker_id: int
     seconds: int
@@ -85,13 +85,13 @@ class _Use(NamedTuple):
 def raises(
     scope: Scope, hurt: Collection[HurtBucket], rules: Collection[Rule], changes: Collection[Change]
 ) -> Iterator[Recommendation]:
-    """One for each of the buckets that is throttled much under its present limit, the most total delay first.
+    """One recommendation for each bucket that is often throttled under its present limit, the most total delay first.
 
-    On a tenant's page there is no command: the value is something to ask for.
+    On a tenant's page there is no command: the tenant has to ask for the value.
 
     Args:
         scope: the report's tables, period and tenant.
-        hurt: the buckets with their clients.
+        hurt: the throttled buckets with their clients.
         rules: the quotas in force.
         changes: edits of quotas in the period.
     """
@@ -111,7 +111,7 @@ def raises(
 
 
 def _quota(rows: list[dict[str, Any]], rules: Collection[Rule]) -> tuple[Entity, QuotaKey] | None:
-    """Whose quota it would be; None for a limit that no entity sets."""
+    """The entity and key of the quota to raise; None for a limit that no entity sets."""
     if not rows or rows[0]["rule"] is None or rows[0]["quota_type"] not in [type_of(key) for key in _KEYS]:
         return None
     key = QuotaType(rows[0]["quota_type"]).key
@@ -174,9 +174,9 @@ def _raise(
 
 
 def _rounded(key: QuotaKey, value: float) -> float:
-    """Two digits, since it is an estimate, and up: below what was wanted, clients would be throttled again.
+    """The value, rounded up to two digits because it is an estimate: a lower value would throttle clients again.
 
-    Brokers take whole bytes only; a percentage needs one decimal at most.
+    Brokers accept whole bytes only. A percentage needs at most one decimal.
     """
     exact = Decimal(f"{value:.9g}")
     step = Decimal(1).scaleb(max(exact.adjusted() - 1, -1 if key is QuotaKey.REQUEST_PERCENTAGE else 0))
@@ -186,7 +186,7 @@ def _rounded(key: QuotaKey, value: float) -> float:
 def _cause(
     one: HurtBucket, key: QuotaKey, rule: str | None, changes: Collection[Change], throttled_percent: float
 ) -> str:
-    """The newest cut of its limit, else who shares it, else whether it comes in bursts."""
+    """The likely cause: a newest change that lowered the limit, else several clients, else bursts or a steady load."""
     cuts = [
         (change.at_ms, change.before, change.after)
         for change in changes
@@ -207,7 +207,7 @@ def _cause(
 
 
 def _confidence(throttled_percent: float) -> str:
-    """How much of what was wanted the limit hides."""
+    """The confidence in the estimate: the more seconds are throttled, the more demand the limit hides."""
     if throttled_percent >= _HIDDEN_PERCENT:
         return "low: it was throttled nearly all the time, and what it wanted beyond is not in the data"
     if throttled_percent >= _HALF_PERCENT:
@@ -216,7 +216,7 @@ def _confidence(throttled_percent: float) -> str:
 
 
 def _expected(scope: Scope, one: HurtBucket, limit: float, wanted: float) -> str:
-    """What the value would have done to the recorded requests."""
+    """The effect that the value would have had on the recorded requests."""
     bucket = one.bucket
     (row,) = scope.rows(_STILL_OVER, wanted, bucket.quota_type, bucket.user, bucket.client_id, limit)
     return (
@@ -228,15 +228,15 @@ def _expected(scope: Scope, one: HurtBucket, limit: float, wanted: float) -> str
 def alternatives_of(
     entity: Entity, key: QuotaKey, one: HurtBucket, wanted: float | None, limit: float, *, is_tenant: bool
 ) -> Iterator[Alternative]:
-    """What else would help: settings of clients, a bucket of one's own, the value for two hours.
+    """Other remedies: client settings, a quota of its own for one client, or the value for two hours only.
 
     Args:
-        entity: that has the quota.
-        key: of the quota.
-        one: the bucket, with the clients inside.
+        entity: the entity that has the quota.
+        key: the key of the quota.
+        one: the throttled bucket, with its clients.
         wanted: the proposed limit, per second; None if there is none.
-        limit: the present one, per second.
-        is_tenant: a tenant reads this: only settings of clients.
+        limit: the present limit, per second.
+        is_tenant: the reader is a tenant, so only client settings are returned.
     """
     if key is QuotaKey.CONSUMER_BYTE_RATE:
         most = f"fetch.max.bytes below {_WINDOW_S * limit:,.0f}"

@@ -1,4 +1,4 @@
-"""What a tenant can do without asking anybody: the advice of docs/tenants.md that fits what was seen."""
+"""What a tenant can do without asking anybody: the advice of docs/tenants.md that fits the tenant's traffic."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from kquota_spark.reports.scope.audit_report import HurtBucket, Recommendation
 from kquota_spark.reports.scope.report_scope import Scope
 
 SMALL_REQUEST_BYTES = 16_384
-"""The default batch.size of a producer: what is smaller was sent before a batch was full."""
+"""The default batch.size of a producer (bytes): a smaller request was sent before a batch was full."""
 MANY_CONNECTIONS = 100
 REQUEST_TIMEOUT_MS = 30_000
-"""The default request.timeout.ms of clients."""
+"""The default request.timeout.ms of clients (ms)."""
 BURST_PERCENT = 50.0
-"""Who is throttled in fewer of the seconds, and uses less of the limit on average, sends in bursts."""
+"""Percent of time throttled below which a tenant that uses less than the limit on average sends in bursts."""
 _WINDOW_S = 10
 _PRODUCE = QuotaType.PRODUCE.value
 
@@ -42,7 +42,7 @@ where cluster_id = ? and kind = 'request' and "user" = ? and record_time_ms >= ?
 
 
 class _Seen(NamedTuple):
-    """One quota type of a tenant that was throttled: what was used, the bucket, and what the log says of requests."""
+    """One quota type in which a tenant was throttled: its use, figures of its logged requests, and its worst bucket."""
 
     quota_type: str
     used: dict[str, Any]
@@ -57,7 +57,7 @@ class _Piece(NamedTuple):
 
 
 def tenant_advice(scope: Scope, hurt: Collection[HurtBucket]) -> Iterator[Recommendation]:
-    """One for each piece of advice whose evidence is in the tables, with the figure that speaks for it."""
+    """One recommendation for each piece of advice that the tables support, with the figure as its reason."""
     worst: dict[str, HurtBucket] = {}
     for one in sorted(hurt, key=lambda one: -one.throttled_ms):
         worst.setdefault(one.bucket.quota_type, one)

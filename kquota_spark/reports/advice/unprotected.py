@@ -1,4 +1,4 @@
-"""Traffic that no rule meters as its owner may think: the findings about rules and names, held against the stretch."""
+"""Traffic that is not metered as its owner may expect: the findings about rules and names in the period."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KINDS = (
     Kind.MISENCODED_ENTITY,
 )
 _OF_TENANT = {Kind.UNMETERED, Kind.EMPTY_CLIENT_ID}
-"""Findings that are about one user alone."""
+"""Kinds of findings that are about one user alone."""
 _ORDER = (Severity.HIGH, Severity.WARNING, Severity.INFO)
 
 _SHARED = """
@@ -31,7 +31,7 @@ order by shared_with desc, quota_type, bucket_client_id
 
 
 def unprotected(scope: Scope, observed: Observed, ids: Sequence[IdSeen]) -> tuple[list[Unprotected], int]:
-    """The most severe first, and how many more there are; on a tenant's page only what is about the tenant alone."""
+    """The most severe findings, and how many more there are; on a tenant's page only those about the tenant alone."""
     if scope.tenant is not None:
         found = [*_of_tenant(observed), *_shared(scope)]
     else:

@@ -1,9 +1,9 @@
 """How well verdicts agree with the throttle that brokers logged, and with the byte rates of their JMX beans.
 
-Days that `kquota maintain` has rolled up are read from the table `agreement`, all others live from `decisions`;
-a rolled-up day that --since cuts is read live. A JMX sample is compared with the decision of its bucket and second,
-whose rate is that of the request furthest above (or below) the limit: in a second of change the two differ by more
-than the replay's own error.
+Days that `kquota maintain` has rolled up are read from the table `agreement`, all others live from `decisions`. A
+rolled-up day that --since cuts is read live, too. A JMX sample is compared with the decision of its bucket and second.
+A decision has the rate of the request furthest above (or below) the limit. So if the rate changes within the second,
+the two differ by more than the replay's own error.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kquota_spark.store.reading import Result, Tables
 
 DAY_MS = 86_400_000
 LEAST_PERCENT = 99.0
-"""Below this a cause is looked for. The right settings reach 99.5 % on every capture of a real broker."""
+"""Percent of agreement below which a cause is sought. The right settings reach 99.5 % on every capture of a broker."""
 
 BUCKET = "cluster_id, broker_id, quota_type, bucket_user, bucket_client_id, bucket_tags"
 GROUPS = {
@@ -31,7 +31,7 @@ GROUPS = {
     "bucket": BUCKET,
     "day": "cluster_id, event_date",
 }
-"""What `--by` groups by."""
+"""Columns by which each value of `--by` groups, as SQL text."""
 
 _NAMES = tuple(column.name for column in AGREEMENT_COUNTS)
 _SUMS = ", ".join(f"coalesce(sum({name}), 0)::bigint as {name}" for name in _NAMES)
@@ -44,7 +44,7 @@ count(byte_rate) as jmx_compared,
 count(*) filter (abs(byte_rate - rate_per_s) <= 0.01 * greatest(byte_rate, rate_per_s)) as jmx_within_1_percent,
 count(*) filter (abs(byte_rate - rate_per_s) <= 0.1 * greatest(byte_rate, rate_per_s)) as jmx_within_10_percent
 """
-# A bucket may have been sampled more than once in a second, or by two collectors: the last one counts.
+# A bucket may have been sampled more than once in a second, or by two collectors: the last sample counts.
 _WITH_JMX = """
 left join (
   select cluster_id, broker_id, quota_type, bucket_user, bucket_client_id, coalesce(bucket_tags, '') as tags,
@@ -56,13 +56,13 @@ left join (
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Seconds from `from_ms` until `to_ms`, exclusive; None is without end."""
+    """A period from `from_ms` until `to_ms`, exclusive, epoch ms; None is no bound."""
 
     from_ms: int | None = None
     to_ms: int | None = None
 
     def holds_day(self, day: date) -> bool:
-        """Whether a UTC day lies inside as a whole."""
+        """Whether the whole UTC day is inside."""
         start_ms = round(datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp() * 1_000)
         is_after = self.from_ms is None or self.from_ms <= start_ms
         return is_after and (self.to_ms is None or start_ms + DAY_MS <= self.to_ms)
@@ -72,15 +72,15 @@ ALWAYS = Span()
 
 
 def percent(row: dict[str, Any]) -> float | None:
-    """Agreement of the certain verdicts; None if nothing could be compared."""
+    """Percent of the certain verdicts that agree with the broker; None if nothing could be compared."""
     judged = row["requests_judged"]
     return 100.0 * row["requests_agreeing"] / judged if judged else None
 
 
 def total(tables: Tables, span: Span = ALWAYS) -> dict[str, Any] | None:
-    """Judged, agreeing and uncertain requests of the span; None without decisions. Cheap: two sums a row.
+    """Sums over the span: judged, agreeing, wrong and uncertain requests; None without decisions.
 
-    What a command has opened of the tables is used as it is.
+    This is cheap: only a few columns are read. Tables that a command has already opened are used as they are.
     """
     if not _open(tables, span):
         return None
@@ -95,7 +95,7 @@ def total(tables: Tables, span: Span = ALWAYS) -> dict[str, Any] | None:
 
 
 def by(settings: Settings, group: str, span: Span = ALWAYS) -> Result:
-    """One row a group of `GROUPS`, the lowest agreement first, days in their order.
+    """One row per group of `GROUPS`, the lowest agreement first; days in their order.
 
     Raises:
         UserError: there are no decisions, or a table cannot be read.
@@ -105,7 +105,7 @@ def by(settings: Settings, group: str, span: Span = ALWAYS) -> Result:
     shown = "cluster_id, event_date::varchar as event_date" if group == "day" else keys
     with Tables(settings) as tables:
         if not _open(tables, span):
-            tables.open("decisions")  # says what is missing
+            tables.open("decisions")  # raises an error that names what is missing
         has_jmx = tables.open_if_there("jmx_samples")
         return tables.query(
             f"select {shown}, 100.0 * sum(requests_agreeing) / nullif(sum(requests_judged), 0) "  # noqa: S608
@@ -115,7 +115,7 @@ def by(settings: Settings, group: str, span: Span = ALWAYS) -> Result:
 
 
 def of_day(settings: Settings, day: date) -> list[dict[str, Any]]:
-    """The rows of `agreement` for one day, from the decisions of that day."""
+    """The rows of `agreement` for one day, computed from the decisions of that day."""
     start_ms = round(datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp() * 1_000)
     span = Span(start_ms, start_ms + DAY_MS)
     with Tables(settings) as tables:
@@ -149,8 +149,8 @@ def _dates(days: Iterable[date]) -> str:
 
 
 def where_seconds(span: Span, without: tuple[date, ...] = ()) -> str:
-    """Conditions on decisions; all values are numbers and dates of ours."""
-    # A decision from JMX agrees with the bean that it was made of: that says nothing.
+    """A where clause on `decisions`, as SQL text; all values are numbers and dates of ours."""
+    # A decision from JMX always agrees with its bean, because it was made from it.
     where = [FROM_LOG]
     if without:
         where.append(f"event_date not in ({_dates(without)})")
@@ -162,7 +162,7 @@ def where_seconds(span: Span, without: tuple[date, ...] = ()) -> str:
 
 
 def _live_sql(span: Span, without: tuple[date, ...], *, has_jmx: bool) -> str:
-    """The columns of `agreement`, from decisions."""
+    """A query for the columns of `agreement` from `decisions`, as SQL text."""
     plain = ", ".join(f"coalesce(sum({name}), 0)::bigint as {name}" for name in _PLAIN)
     errors = "list_transform(coalesce(throttle_errors_ms, []), lambda error: abs(error))"
     return f"""

@@ -1,4 +1,4 @@
-"""Gathers what the tables say about a drop of agreement, and has part of the usage judged again."""
+"""Gathers evidence of a drop of agreement from the tables, and has part of the usage judged again."""
 
 from __future__ import annotations
 
@@ -23,16 +23,18 @@ from kquota_spark.schema.key_columns import FROM_LOG
 from kquota_spark.store.reading import Tables
 
 _WARM_UP_MS, _LONGEST_MS = 130_000, 600_000
-"""Judged again is what was used from 130 s before the first wrong verdict on (the longest ring tried that is also
-common needs that), for 10 minutes."""
-_STEADY_MS = 60_000
-"""Lines that are all late by the same amount, give or take this, are late because of a clock."""
+"""Period of usage that is judged again (ms): from 130 s before the first wrong verdict, for 10 minutes.
 
-# What the broker's own throttles made uncertain counts here: they would hide that the settings are not the broker's.
+The longest common ring that is tried needs 130 s.
+"""
+_STEADY_MS = 60_000
+"""Maximum spread (ms) of the delays of lines that are late because of a clock: they all have the same delay."""
+
+# Verdicts that the broker's own throttles made uncertain count here. Otherwise they would hide wrong settings.
 _FALSE_POSITIVE = "(false_positive + coalesce(window_off_false_positive, 0))"
 _FALSE_NEGATIVE = "(false_negative + coalesce(window_off_false_negative, 0))"
 _WRONG = f"({_FALSE_POSITIVE} + {_FALSE_NEGATIVE})"
-# Most often nothing is wrong, and this reads a third of what the verdicts below take.
+# Usually nothing is wrong, and this query reads a third of what the verdicts below need.
 _HAS_WRONG = f"""
 select 1 from decisions{{where}} group by cluster_id, broker_id
 having sum({_WRONG}) >= {LEAST_WRONG} limit 1
@@ -67,9 +69,9 @@ select coalesce(sum(missing), 0)::bigint as offsets_missing from (
   group by topic, "partition"
 )
 """
-# Clients that only produce, of one host: what else a client sends (heartbeats, metadata) may be filtered out.
-# One counter may serve all connections of a client, and a reconnect spends ids on requests that did not arrive. So an
-# id is missing only between two that came on one connection.
+# Only clients that just produce, by host: the other requests of a client (heartbeats, metadata) may be filtered out.
+# One counter may serve all connections of a client, and a reconnect uses ids for requests that do not arrive. So an
+# id is missing only between two ids of one connection.
 _LINES = r"""
 with numbered as (
   select "user", client_id, regexp_extract(connection, '^.*?:\d+-(.+?):\d+-', 1) as host, correlation_id,
@@ -115,7 +117,7 @@ where cluster_id = ? and broker_id = ? and valid_to is null and quota_callback_c
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """A broker whose agreement has dropped, and why."""
+    """A broker with a drop of agreement, and the likely causes."""
 
     cluster_id: str
     broker_id: int
@@ -124,7 +126,7 @@ class Drop:
 
 
 def drops(settings: Settings, span: Span) -> list[Drop]:
-    """The brokers whose agreement has dropped, each with its likely causes."""
+    """The brokers with a drop of agreement, each with its likely causes."""
     default = rate_config(settings)
     with Tables(settings) as tables:
         tables.open("decisions", span.from_ms)
@@ -145,7 +147,7 @@ def drops(settings: Settings, span: Span) -> list[Drop]:
             of_jmx = tables.query(_JMX, _during(place, span)).dicts()[0] if has_jmx else {}
             callback = _callback(tables, place) if has_configs and not settings.quotas.callback else ""
             evidence = BrokerEvidence(**row, **of_lines, **of_jmx, callback_class=callback)
-            # What the decisions were made with, which the broker itself may have told.
+            # The ring that the decisions were made with; the broker itself may have reported it.
             config = default if ring is None else RateConfig.parse(ring)
             fit = _fit(settings, config, place, first_wrong_ms, evidence.clock_ahead_ms)
             found.append(Drop(*place, evidence, likely_causes(evidence, config, fit)))
@@ -154,7 +156,7 @@ def drops(settings: Settings, span: Span) -> list[Drop]:
 
 def _of_lines(tables: Tables, place: tuple[str, int], span: Span) -> dict[str, Any]:
     during = _during(place, span)
-    # Offsets and record times interleave, so gaps of the topic are looked for in all that there is of it.
+    # Offsets and record times interleave, so gaps of the topic are counted in all of its rows, not only in the span.
     row = tables.query(_OFFSETS, [place[0], *place]).dicts()[0]
     if not has_left_out(tables, *during[:3]):
         row |= tables.query(_LINES, (place[1], *during[:3])).dicts()[0]
@@ -171,7 +173,7 @@ def _callback(tables: Tables, place: tuple[str, int]) -> str:
 
 
 def _during(place: tuple[str, int], span: Span) -> tuple[str, int, int, int]:
-    """Parameters of a query: cluster, first and last millisecond, broker."""
+    """Parameters of a query: cluster, first and last millisecond (epoch ms), broker."""
     cluster_id, broker_id = place
     from_ms = BEGINNING_MS if span.from_ms is None else span.from_ms
     return cluster_id, from_ms, END_MS if span.to_ms is None else span.to_ms - 1, broker_id

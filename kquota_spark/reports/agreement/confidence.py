@@ -1,7 +1,7 @@
-"""May the page be believed: one verdict, and a sentence with numbers for everything that speaks against it.
+"""Whether the report can be trusted: a grade, and one sentence with numbers for each reason for doubt.
 
-NO where the numbers are wrong or missing: nothing was judged, verdicts disagree with the brokers', a quota callback
-decides that the audit does not know, many lines could not be read. WITH_CARE where they are right as far as they go.
+NO: numbers are wrong or missing. Nothing was judged, verdicts disagree with the brokers', an unknown quota callback
+decides, or many lines could not be read. WITH_CARE: the numbers are right as far as they go.
 """
 
 from __future__ import annotations
@@ -18,16 +18,22 @@ from kquota_spark.schema.gap_tables import BROKER_START
 from kquota_spark.store.reading import utc_text
 
 LEAST_TRUSTED_PERCENT = 95.0
-"""Agreement below this: NO. Between this and 99 %, below which `kquota agreement` looks for a cause: with care."""
+"""Percent of agreement below which the grade is NO.
+
+From here to 99 % it is WITH_CARE. Below 99 %, `kquota agreement` searches for a cause.
+"""
 LEAST_CERTAIN_PERCENT = 50.0
-"""A bucket that stands at its limit has a verdict that 2 ms could flip in most of its seconds; not all buckets do."""
+"""Percent of certain seconds below which the grade is WITH_CARE.
+
+In most seconds of a bucket that is at its limit, 2 ms could flip a verdict. Not all buckets are at their limit.
+"""
 LEAST_COVERED_PERCENT = 50.0
 MOST_UNREADABLE_PERCENT, UNREADABLE_TOO_MANY_PERCENT = 0.1, 5.0
 MOST_LATE_PERCENT = 0.1
 MOST_BEHIND_PERCENT = 1.0
 MOST_DELAY_APART_PERCENT = 5.0
 LEAST_DELAY_APART_MS = 1_000
-"""Between the total delay by brokers and by replay; less is no doubt, whatever the percentage."""
+"""Difference (ms) of the total delays by brokers and by replay up to which there is no doubt, at any percentage."""
 MOST_LAG_MS = 300_000
 
 _AGREEMENT = """
@@ -72,7 +78,7 @@ class _Doubt(NamedTuple):
 
 
 def confidence(scope: Scope, settings: Settings, made_at_ms: int) -> Confidence:
-    """What speaks for and against the page. On a tenant's page, of the tenant's own buckets and requests."""
+    """The grade of the report, with its reasons and figures. A tenant's page uses the tenant's own verdicts."""
     agreement = tuple(Agreement(**row) for row in scope.rows(_AGREEMENT))
     (seconds,) = scope.rows(_SECONDS)
     lines, unreadable = scope.tables.query(_LINES, [scope.cluster_id, *scope.asked]).rows[0]
@@ -117,7 +123,7 @@ def _percent(part: int, whole: int) -> float | None:
 
 
 def covered_note(scope: Scope) -> str:
-    """Which part of the stretch the tables know; empty if they know all of it."""
+    """A sentence on the part of the period that the tables cover; empty if they cover all of it."""
     asked, covered = scope.asked, scope.covered
     if covered == asked:
         return ""
@@ -129,7 +135,7 @@ def covered_note(scope: Scope) -> str:
 
 
 def is_little_covered(scope: Scope, made_at_ms: int) -> bool:
-    """Whether they know too little of the part of the stretch that is over."""
+    """Whether the tables cover less than half of the part of the period that is over."""
     past_ms = min(scope.asked.to_ms, max(made_at_ms, scope.covered.to_ms)) - scope.asked.from_ms
     return 100.0 * (scope.covered.to_ms - scope.covered.from_ms) < LEAST_COVERED_PERCENT * past_ms
 

@@ -1,4 +1,4 @@
-"""Clients and rules over a stretch: who used what, what changes would do.
+"""Clients and rules over a period: what each client used, and the effect of changes.
 
 In reading order: seen_clients, throttle_evidence, findings, quota_drift, quota_tree, stored_usage, what_if.
 """

@@ -1,7 +1,7 @@
-"""Gathers from the tables what the rules of `model` look at, and has them look.
+"""Reads from the tables what the checks of `findings` need, and runs these checks.
 
-Usage is read as a whole, or since --since: rules are judged by a day or more. Requests are read for the last day of
-the table only unless --since says otherwise, since that table is the largest.
+Usage is read as a whole, or from --since on, because rules are judged by a day or more. Without --since, only the last
+day of `requests` is read, because that table is the largest.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ def findings(
     since_ms: int | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> list[Finding]:
-    """All findings of the kinds asked for, the most severe first, those of a kind by subject.
+    """All findings of the requested kinds, the most severe first, then by kind and subject.
 
     Args:
         settings: where the tables are.
-        kinds: those asked for.
-        since_ms: nothing older is looked at, epoch ms; None for no limit.
+        kinds: the requested kinds.
+        since_ms: nothing older is read, epoch ms; None for all usage and the last day of requests.
         progress: takes the name of each check before it runs.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Gathers from the tables when quotas were edited, and by whom."""
+"""Finds in the tables when quotas were edited, and by which user."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ where cluster_id = ? and record_time_ms between ? and ? and api_key = 49 and alt
   and not coalesce(is_forwarded, false)
 """
 _MOST_LOOKS = 50
-"""So many stretches of the request log are looked at, the newest: each costs a scan of its files."""
+"""Maximum number of periods of the request log that are searched, the newest ones: each costs a scan of its files."""
 
 
 class DriftFound(NamedTuple):
-    """The drifts; without `has_history` the tables tell nothing of when and who."""
+    """The drifts. Without `has_history`, the tables do not contain times and authors of edits."""
 
     drifts: list[Drift]
     has_history: bool
 
 
 def drift_of(settings: Settings, edits: Sequence[QuotaEdit], at_ms: int) -> DriftFound:
-    """Edits from what is declared to what was there at a moment, with when they came and who made them, if known."""
+    """The differences between the declared quotas and those at a moment (epoch ms), with time and author if known."""
     if not edits:
         return DriftFound([], has_history=True)
     with Tables(settings) as tables:
@@ -72,7 +72,7 @@ def _planned(tables: Tables, cluster_id: str, entities: Sequence[str]) -> Iterat
 
 
 def _asked(tables: Tables, cluster_id: str, found: Iterable[Drift]) -> Iterator[Editor]:
-    """Who asked brokers for an edit at about the time of one of these."""
+    """The authors of AlterClientQuotas requests at about the time of one of these drifts."""
     looks = _looks([drift.last for drift in found if drift.last is not None])
     if not looks or tables.location("requests") is None:
         return
@@ -86,7 +86,7 @@ def _asked(tables: Tables, cluster_id: str, found: Iterable[Drift]) -> Iterator[
 
 
 def _looks(changes: Iterable[Change]) -> list[tuple[int, int]]:
-    """Stretches of time around edits, those that overlap as one; a polled edit may have come any time between."""
+    """The newest periods around edits, with overlapping ones merged; a polled edit may have come between two polls."""
     looks: list[tuple[int, int]] = []
     for change in sorted(changes, key=lambda change: change.at_ms):
         from_ms, to_ms = change.at_ms - REQUEST_SLACK_MS, change.until_ms + REQUEST_SLACK_MS
@@ -98,7 +98,7 @@ def _looks(changes: Iterable[Change]) -> list[tuple[int, int]]:
 
 
 def _quota(entity: Any, key: Any) -> tuple[AnyEntity, AnyKey] | None:
-    """The quota of names in a table; None for what no cluster has, as a request may ask for anything."""
+    """The entity and key of names in a table; None if no cluster has such a quota: a request may contain any names."""
     try:
         return parse_entity(entity), parse_key(key)
     except (ValueError, TypeError, AttributeError):

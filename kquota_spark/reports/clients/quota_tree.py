@@ -1,4 +1,4 @@
-"""Gathers what each rule governed in a stretch of `decisions`, and which rules limit nobody."""
+"""What each rule governed in a period of `decisions`, and which rules limit nobody."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from kquota_spark.schema.harm import DELAY_MS, THROTTLED_REQUESTS
 from kquota_spark.store.reading import Tables
 
 _DEFAULT_MS = 2 * 86_400_000
-"""Rules are called dead from a day of usage on, and traffic does not begin with the stretch."""
-# One pass over the few columns that it names; the rest of the files is not read.
+"""Default period of hits (ms): rules are called dead after a day of usage, and traffic may start after the period."""
+# One pass over the few named columns; the rest of the files is not read.
 _HITS = f"""
 select rule, quota_type, sum(requests + coalesce(late, 0))::bigint as requests, sum(amount)::bigint as amount,
        count(*) as bucket_seconds,
@@ -31,9 +31,9 @@ from decisions where cluster_id = ? and decisions.second >= make_timestamptz(?) 
 
 
 class TreeFound(NamedTuple):
-    """The tree and the stretch that its hits are of, epoch ms; None where nothing is known of hits.
+    """The quota tree, and the period of its hits, epoch ms; the period is None if no hits are known.
 
-    `others` is what no rule in the tree governed: without a limit (None), under a static default or a callback.
+    `others` are the hits of no rule in the tree: without a limit (None), under a static default or under a callback.
     """
 
     origin: str
@@ -44,9 +44,9 @@ class TreeFound(NamedTuple):
 
 
 def tree_of_tables(settings: Settings, since_ms: int | None, now_ms: int) -> TreeFound:
-    """The quotas of now in the table `quota_rules`, with what they governed.
+    """The present quotas of the table `quota_rules`, with their hits since a time (epoch ms).
 
-    Without `since_ms` that is counted for the last two days of `decisions`.
+    Without `since_ms`, the hits of the last two days of `decisions` are counted.
 
     Raises:
         UserError: there are no quotas in the tables.
@@ -57,13 +57,13 @@ def tree_of_tables(settings: Settings, since_ms: int | None, now_ms: int) -> Tre
 
 
 def tree_of(settings: Settings, origin: str, quotas: QuotaSet, since_ms: int | None) -> TreeFound:
-    """Other quotas, with what rules of the same name governed by the tables; without tables no hits.
+    """Quotas from another source, with the hits of rules of the same name in the tables; no hits without tables.
 
     Args:
         settings: where the tables are.
-        origin: of the quotas, as it is printed.
-        quotas: of a cluster or a file.
-        since_ms: hits from here on, epoch ms; None for the last two days of `decisions`.
+        origin: source of the quotas, as it is printed.
+        quotas: the quotas of a cluster or a file.
+        since_ms: start of the hits, epoch ms; None for the last two days of `decisions`.
     """
     with Tables(settings) as tables:
         cluster_id = held_cluster(tables, settings)
@@ -109,7 +109,7 @@ def _rule_key(rule: str | None, quota_type: str) -> RuleKey | None:
 
 
 def _idle(tables: Tables, cluster: str, quotas: QuotaSet, from_ms: int, *, is_stored: bool) -> Idle:
-    """Rules that limit nobody, by the clients that usage saw."""
+    """Rules that limit nobody, according to the clients in `usage`."""
     tables.open_if_there("usage", from_ms)
     clients = clients_seen(tables, cluster, from_ms)
     if not clients:
@@ -126,7 +126,7 @@ def _idle(tables: Tables, cluster: str, quotas: QuotaSet, from_ms: int, *, is_st
 
 
 def _rules_of(quotas: QuotaSet) -> list[Rule]:
-    """Rules of another source, which does not say since when they hold: as if always."""
+    """The rules of another source. It does not contain their start times, so they hold for all time."""
     return [
         Rule(entity, {key: value for key, value in values.items() if isinstance(key, QuotaKey)})
         for entity, values in quotas.items()

@@ -1,6 +1,6 @@
-"""Gathers the clients that usage saw and the rules of now, for whoever holds one against the other.
+"""The clients in `usage` and the present rules, for code that compares the two.
 
-What was used of late is also the weight of a change of quotas, and tells who is in a bucket.
+Recent use also weights changes of quotas, and shows which clients are in a bucket.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from kquota_spark.schema.key_columns import FROM_LOG
 from kquota_spark.store.reading import Tables, open_tables
 
 _DAY_MS = 86_400_000
-# Two statements: DuckDB would look at each of ten million rows for the conditions of the second one, which costs as
-# much as half of the sums.
+# Two statements: in one, DuckDB would check the conditions of the second for each of ten million rows, which costs
+# half as much as the sums.
 _SUMS = """
 create or replace temp table seen as
 select "user", client_id, quota_type, source, sum(amount) as amount, sum(observed_throttle_ms) as throttled_ms,
@@ -61,7 +61,7 @@ where {FROM_LOG} and cluster_id = ? and usage.second >= make_timestamptz(?)
 
 
 class ClientSeen(NamedTuple):
-    """What a client used of one quota type, and its first and last second, epoch ms."""
+    """A client's use of one quota type, with its first and last second, epoch ms."""
 
     seen: Seen
     first_ms: int
@@ -77,13 +77,13 @@ def clients_seen(
     until_ms: int = END_MS,
     user: str | None = None,
 ) -> list[ClientSeen]:
-    """The clients in `usage`, those that used most first; only of the request log, which tells of all.
+    """The clients in `usage`, those with most use first. Only the request log counts, because it contains all clients.
 
     Args:
         tables: with `usage` opened.
         cluster: its id.
         since_ms: first second, epoch ms.
-        types: of quotas.
+        types: the quota types.
         until_ms: end, epoch ms, exclusive.
         user: raw name; None for all users.
     """
@@ -111,7 +111,7 @@ def ids_of(clients: Iterable[ClientSeen]) -> list[IdSeen]:
 
 
 def observed(tables: Tables, cluster: str, clients: Sequence[ClientSeen]) -> Observed:
-    """The clients beside the rules of now; there must be one at least."""
+    """The clients beside the present rules; at least one client is required."""
     return Observed(
         [one.seen for one in clients],
         rules_at(tables, cluster),
@@ -123,7 +123,7 @@ def observed(tables: Tables, cluster: str, clients: Sequence[ClientSeen]) -> Obs
 
 
 def is_sampled(tables: Tables, cluster: str, since_ms: int, until_ms: int = END_MS) -> bool:
-    """Whether the traffic of some broker is known from JMX alone.
+    """Whether JMX is the only source of the traffic of some broker.
 
     Args:
         tables: with `usage` opened.
@@ -132,13 +132,13 @@ def is_sampled(tables: Tables, cluster: str, since_ms: int, until_ms: int = END_
         until_ms: end of the period, epoch ms, exclusive.
     """
     if not tables.query(_FROM_JMX).rows:
-        return False  # the statistics of the files tell, mostly
+        return False  # usually answered by the statistics of the files
     types = [one.value for one in BANDWIDTH]
     return bool(tables.query(_SAMPLED, [cluster, since_ms * 1_000, until_ms * 1_000, types]).rows)
 
 
 def rules_at(tables: Tables, cluster: str, at_ms: int = END_MS) -> list[Rule]:
-    """The quotas that were in force just before a time; those of now if it is not given."""
+    """The quotas in force just before a time, epoch ms; without a time the present ones."""
     found = []
     for row in tables.query(_RULES, [cluster, at_ms * 1_000, at_ms * 1_000]).dicts():
         quotas = {key: row[key.value] for key in QuotaKey if row[key.value] is not None}
@@ -148,19 +148,19 @@ def rules_at(tables: Tables, cluster: str, at_ms: int = END_MS) -> list[Rule]:
 
 
 def problems_of(tables: Tables, cluster: str) -> dict[str, str]:
-    """Names of nodes that could not be read as quotas, each with what is wrong with it."""
+    """Names of nodes that could not be read as quotas, each with its problem."""
     return dict(tables.query(_PROBLEMS, [cluster]).rows)
 
 
 class RecentUse(NamedTuple):
-    """What each client used of each type in the last day of usage, up to `to_ms`; None without any usage."""
+    """Each client's use per quota type in the last day of usage, up to `to_ms`, which is None without any usage."""
 
     seen: tuple[Seen, ...] = ()
     to_ms: int | None = None
 
 
 def recent_use(settings: Settings) -> RecentUse:
-    """The last day of the table `usage`; nothing where it is not there."""
+    """The use in the last day of the table `usage`; empty if the table does not exist."""
     with Tables(settings) as tables:
         if tables.location("usage") is None:
             return RecentUse()
@@ -190,11 +190,11 @@ def seen_in_hour(
     client_id: str | None,
     before_ms: int | None,
 ) -> SeenInHour | None:
-    """Who was seen in the hour before a moment; None without a table of usage, or where that is empty.
+    """The clients seen in the hour before a moment; None if the table `usage` is missing or empty.
 
     Args:
         settings: where the tables are.
-        cluster_id: whose clients.
+        cluster_id: cluster of the clients.
         quota_type: None for any.
         user: raw name, empty for any.
         client_id: raw; None for any.

@@ -1,4 +1,4 @@
-"""Reads `usage` with its points back from the table, which DuckDB's views leave out: no Spark, no JVM."""
+"""Reads `usage` with its points, which DuckDB's views leave out, without Spark or a JVM."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def stored_usage(
     *,
     broker_id: int | None = None,
 ) -> Iterator[Traffic]:
-    """Usage from the log, of this cluster in a stretch of time, epoch ms, its end exclusive; in no order.
+    """Usage of this cluster from the request log in a period; in no order.
 
     Args:
         settings: where the tables are, and the cluster.
         from_ms: first second, epoch ms.
         to_ms: end, epoch ms, exclusive.
-        quota_types: those asked for.
+        quota_types: the requested types.
         broker_id: None for all brokers.
 
     Raises:
@@ -70,7 +70,7 @@ def stored_usage(
 
 
 def _traffic(batch: Any) -> Iterator[Traffic]:
-    """Points come as columns of numbers: a dictionary a point would take ten times the memory."""
+    """The traffic of a batch. Points are read as columns: one dictionary per point would take ten times the memory."""
     import pyarrow as pa
 
     lists = batch.column("points")
@@ -97,7 +97,7 @@ def _traffic(batch: Any) -> Iterator[Traffic]:
 
 
 def stored_gaps(settings: Settings, rings: dict[int, RateConfig], default: RateConfig) -> dict[int, Gaps]:
-    """`log_gaps` by broker, each as long as the broker's ring misses it; of mutations those of all brokers."""
+    """The gaps of `log_gaps` by broker, each extended by the broker's ring; mutations have the gaps of all brokers."""
     gaps: dict[int, list[tuple[int, int]]] = defaultdict(list)
     with Tables(settings) as tables:
         if tables.open_if_there("log_gaps"):
@@ -109,7 +109,7 @@ def stored_gaps(settings: Settings, rings: dict[int, RateConfig], default: RateC
 
 
 def stored_rings(settings: Settings) -> dict[int, RateConfig]:
-    """The sample ring that each broker was judged with last."""
+    """The sample ring that each broker was last judged with, by broker id."""
     with Tables(settings) as tables:
         tables.open("decisions")
         found = tables.query(_RINGS, [settings.cluster_id]).rows

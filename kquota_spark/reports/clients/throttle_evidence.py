@@ -1,8 +1,8 @@
-"""What `requests` shows of clients under a throttle: how their connections end, which versions they speak, who starves.
+"""What `requests` shows of throttled clients: how their connections end, which versions they use, which ones starve.
 
-One pass over the table makes a row of each connection, API and version; the questions go to these rows. Finding a host
-in the name of a connection costs 25 us, as much as reading a hundred rows: it is done only for clients that may be
-found, few as a rule.
+One pass over the table creates one row per connection, API and version, and the queries read these rows. To extract
+the host from a connection's name costs 25 us, as much as to read a hundred rows. So it is done only for clients that
+may have a finding, which are usually few.
 """
 
 from __future__ import annotations
@@ -28,15 +28,18 @@ from kquota_spark.store.reading import Tables
 
 _MOST_ENDS = 100
 _DELIVERED_BYTES = 200
-"""A fetch response with less, or without a topic, brought no record: its headers are as long."""
+"""Size (bytes) of a fetch response up to which it contains no record, because its headers are as long.
+
+A response without a topic contains no record either.
+"""
 
 _HOST = r"regexp_extract(connection, '^.*?:\d+-(.+?):\d+-', 1)"
 _IS_OLD = " or ".join(
     f"api_key = {api.value} and api_version < {CLIENT_HOLDS_BACK_FROM[api]}"
     for api in (Api.PRODUCE, Api.FETCH)
 )
-# Lines of one millisecond are told apart by their correlation ids, which a client counts up; the last year that a line
-# can have, 9999, leaves four digits for them. A connection has one software.
+# Lines of one millisecond are ordered by their correlation ids, which a client counts up. The last year that a line can
+# have, 9999, leaves four digits for them. A connection has one software.
 _TURN = "log_time_ms * 10000 + coalesce(correlation_id, 0) % 10000"
 _SPOKEN = f"""
 create or replace temp table spoken as
@@ -53,8 +56,8 @@ where cluster_id = ? and kind = 'request' and record_time_ms >= ? and not coales
   and not coalesce(is_from_follower, false)
 group by all
 """  # noqa: S608 - numbers of ours
-# The nearest start alone, since each connection beside each other one of its client is far too many. In one millisecond
-# it may be the connection's own: then it is another one's of that time, or the nearest later one.
+# Only the nearest start: all pairs of connections of a client would be far too many. Within one millisecond it may be
+# the connection's own start. Then another start of that millisecond counts, or the nearest later one.
 _NEXT = f"""
 select ended.*, next_ms, if(one = connection, other, one) as next_connection
 from placed as ended asof join starts
@@ -62,7 +65,7 @@ from placed as ended asof join starts
   and starts.host = ended.host and ended.ended_ms {{after}} starts.next_ms
 where throttle_ms >= {SHORTEST_THROTTLE_MS}
 """  # noqa: S608 - numbers of ours
-# The mute runs from the moment the request was recorded; a response goes out at the time of its line.
+# The mute begins when the request is recorded; a response is sent at the time of its line.
 _ENDS = f"""
 create or replace temp table ends as
 with connections as (
@@ -128,7 +131,7 @@ select 1 from requests
 where cluster_id = ? and record_time_ms >= ? and kind = 'request' and quota_type = 'fetch'
   and point_kind in {_EMPTY} limit 1
 """  # noqa: S608 - numbers of ours
-# A converted fetch has topics and no size. Of a line that could not be read nobody knows what it brought.
+# A converted fetch has topics and no size. An unreadable line may have delivered records.
 _RUNS = f"""
 with fetches as (
   select broker_id, "user", client_id, record_time_ms, observed_throttle_ms, point_kind,
@@ -151,14 +154,17 @@ having count(*) >= {LEAST_STARVED_FETCHES} order by first_ms
 
 
 def throttled_clients(tables: Tables, cluster: str, since_ms: int) -> list[ThrottledClient]:
-    """Throttled clients that left a throttled connection for a new one, or speak a version from before KIP-219.
+    """Throttled clients that left a throttled connection for a new one, or use a version from before KIP-219.
 
-    `requests` is opened; they are of one cluster, from a record time on, epoch ms.
+    Args:
+        tables: with `requests` opened.
+        cluster: its id.
+        since_ms: first record time, epoch ms.
     """
     names = ("user", "client_id", "host")
     tables.query(_SPOKEN, (cluster, since_ms))
     ends: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-    # A connection seems to begin with its first line that was kept.
+    # Where lines were left out, a connection seems to begin with its first kept line.
     if not has_left_out(tables, cluster, since_ms):
         tables.query(_ENDS)
         ends = _grouped(tables.query("select * from ends order by ended_ms").dicts(), (*names, "is_escape"))
@@ -183,8 +189,14 @@ def throttled_clients(tables: Tables, cluster: str, since_ms: int) -> list[Throt
 
 
 def empty_runs(tables: Tables, cluster: str, since_ms: int) -> list[EmptyRun]:
-    """Throttled fetches that came back empty, each run of them between two deliveries; arguments as above."""
-    # The statistics of the files tell, mostly, that there is none. Where lines were left out, deliveries were.
+    """Runs of throttled fetches that came back empty, each between two deliveries.
+
+    Args:
+        tables: with `requests` opened.
+        cluster: its id.
+        since_ms: first record time, epoch ms.
+    """
+    # The statistics of the files usually show that there is none. Where lines were left out, deliveries are missing.
     if has_left_out(tables, cluster, since_ms) or not tables.query(_ANY_EMPTY, (cluster, since_ms)).rows:
         return []
     return [EmptyRun(**row) for row in tables.query(_RUNS, (cluster, since_ms)).dicts()]

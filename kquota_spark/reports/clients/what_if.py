@@ -1,10 +1,10 @@
-"""What other quotas would have done to traffic that was: a stretch of `usage` judged twice, with the audit's own fold.
+"""The effect of other quotas on past traffic: a period of `usage`, judged twice with the audit's own fold.
 
-Open loop: the requests stay as they were. Under lower limits clients would have been held back and sent later, so the
-throttled time that comes out is more than they would have had; where they were throttled, what they would have sent
-under higher limits is not known, so that less than it. A throttled fetch came back empty: under another limit its
-verdict is unknown, and is counted as that. Bandwidth only: which requests a request or mutation quota would have
-refused, and what they then cost, is not in the tables.
+Open loop: the requests stay as they were. Under lower limits, throttled clients would have sent later, so the computed
+throttled time is too high. What throttled clients would have sent under higher limits is unknown, so there the computed
+time is too low. A throttled fetch came back empty, so its verdict under another limit is unknown and counted as such.
+
+Bandwidth only: the tables do not show which requests a request or mutation quota would have refused, or their cost.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from kquota_spark.model.replay.replay import Outcome, Verdict
 from kquota_spark.reports.clients.stored_usage import stored_gaps, stored_rings, stored_usage
 
 WARM_UP_MS = 130_000
-"""Read before the stretch: the longest window that is common (61 samples of 2 s) is full by then."""
+"""Usage (ms) that is read before the period, to fill the longest common window (61 samples of 2 s)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,20 +42,20 @@ class Side:
     """One bucket over all brokers under one set of quotas."""
 
     limit_per_s: float | None
-    """The last in force, on each broker; None is no limit."""
+    """The last limit in force, on each broker; None is no limit."""
     requests: int = 0
     throttled_requests: int = 0
     throttled_ms: int = 0
-    """Sum of all throttles, by the replay."""
+    """Sum of all throttles, by replay (ms)."""
     throttled_seconds: int = 0
-    """Seconds with a throttle, added up over brokers: unlike the sum of throttles no more than time that passed."""
+    """Seconds with a throttle, added up over brokers; on each broker at most the time that passed."""
     unknown: int = 0
-    """Throttled fetches that were judged under another limit than the broker's: nothing tells what became of them."""
+    """Throttled fetches that were judged under another limit than the broker's: their verdicts are unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One bucket before and after; None where the rules do not make it."""
+    """One bucket before and after; None where the rules do not create the bucket."""
 
     quota_type: QuotaType
     bucket: Bucket
@@ -64,20 +64,20 @@ class Difference:
 
     @property
     def throttled_ms(self) -> tuple[int, int]:
-        """Throttled time before and after."""
+        """Throttled time before and after (ms)."""
         before, after = self.before, self.after
         return 0 if before is None else before.throttled_ms, 0 if after is None else after.throttled_ms
 
     @property
     def more_ms(self) -> int:
-        """Throttled time that comes on top; negative: that goes."""
+        """Increase of the throttled time (ms); negative for a decrease."""
         before_ms, after_ms = self.throttled_ms
         return after_ms - before_ms
 
 
 @dataclass(frozen=True, slots=True)
 class WhatIf:
-    """The stretch, and its buckets, those that change most first."""
+    """The period, and its buckets, those that change most first."""
 
     from_ms: int
     to_ms: int
@@ -92,14 +92,14 @@ def judged_again(
     default: RateConfig,
     gaps: Mapping[int, Gaps] | None = None,
 ) -> dict[BrokerBucket, Judged]:
-    """Usage judged under given quotas; the same quotas and rings give the decisions that the tables have.
+    """Usage judged under given quotas; the same quotas and rings give the decisions of the tables.
 
     Args:
         traffic: usage by second and client.
         governor: the quotas over time.
-        rings: windows by broker.
-        default: windows of the other brokers.
-        gaps: of the log, by broker; None for none.
+        rings: sample rings by broker.
+        default: sample ring of the other brokers.
+        gaps: gaps of the log by broker; None for none.
     """
     buckets = stretches_of(traffic, governor, gaps=gaps)
     return {key: _judged(key, of_bucket, rings.get(key[0], default)) for key, of_bucket in buckets.items()}
@@ -119,12 +119,12 @@ def what_if(
     *,
     progress: Callable[[int], None] = lambda _: None,
 ) -> WhatIf:
-    """Judge a stretch of the tables' bandwidth usage under the quotas that were and under others.
+    """Judge a period of the tables' bandwidth usage under the past quotas and under others.
 
     Args:
         settings: where the tables are, and the cluster.
-        before: the quotas that were.
-        after: the other ones.
+        before: the past quotas.
+        after: the other quotas.
         from_ms: first second, epoch ms; usage shortly before it fills the windows.
         to_ms: end, epoch ms, exclusive.
         progress: takes the number of requests that are about to be judged.
@@ -140,12 +140,12 @@ def what_if(
         key=lambda row: (row.broker_id, row.quota_type.value),
     )
     progress(sum(len(row.points) for row in traffic))
-    # A broker and type at a time: verdicts take several times the memory of the requests.
+    # One broker and type at a time: verdicts take several times the memory of the requests.
     for (broker_id, _), group in groupby(traffic, key=lambda row: (row.broker_id, row.quota_type)):
         rows, ring = list(group), rings.get(broker_id, default)
         as_was, as_tried = (stretches_of(rows, governor, gaps=gaps) for governor in (before, after))
         judged = {key: _judged(key, of_bucket, ring) for key, of_bucket in as_was.items()}
-        # Most buckets have the same limit in both, and so the same throttles.
+        # Most buckets have the same limit before and after, and so the same throttles.
         tried = {
             key: judged[key]
             if _limits(of_bucket) == _limits(as_was.get(key, ()))
@@ -157,7 +157,7 @@ def what_if(
 
 
 class _Tally:
-    """Sums by bucket over brokers, from `from_ms` on."""
+    """Sums by bucket over all brokers, from `from_ms` on."""
 
     def __init__(self, from_ms: int) -> None:
         self._from_ms = from_ms
@@ -204,7 +204,7 @@ class _Tally:
         return len(inside)
 
     def differences(self) -> list[Difference]:
-        """All buckets."""
+        """The differences of all buckets, the largest change of throttled time first."""
         found = [
             Difference(*key, self._before.get(key), self._after.get(key))
             for key in {**self._before, **self._after}
@@ -217,7 +217,7 @@ class _Tally:
 
 
 def _is_unknown(verdict: Verdict, inferred: Mapping[Point, float | None]) -> bool:
-    """Whether it is a throttled fetch, and the limit is not the one that throttled it; without any, nothing is."""
+    """Whether a throttled fetch has another limit than the one that throttled it; never if `inferred` is empty."""
     limit = verdict.governing.limit_per_s
     return (
         limit is not None
@@ -227,7 +227,7 @@ def _is_unknown(verdict: Verdict, inferred: Mapping[Point, float | None]) -> boo
 
 
 def _limits(of_bucket: Sequence[Stretch]) -> list[tuple[object, ...]]:
-    """All that the throttles of a bucket depend on."""
+    """All inputs that the throttles of a bucket depend on."""
     return [
         (each.second_ms, each.governing.limit_per_s, each.governing.has_request_quota, each.points)
         for each in of_bucket

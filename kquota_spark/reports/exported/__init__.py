@@ -1,4 +1,4 @@
-"""What `kquota exporter` says of each bucket.
+"""The metrics of `kquota exporter` for each bucket.
 
 In reading order: bucket_looks, shown_buckets, metrics, judged_places, tables.
 """

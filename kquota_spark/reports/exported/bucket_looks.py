@@ -1,8 +1,8 @@
-"""What new decisions say, bucket by bucket: sums for counters, highest values for gauges, in one pass over their files.
+"""Sums for counters and highest values for gauges of each bucket in new decisions, in one pass over their files.
 
-A second of a bucket counts as time in throttle when a request of it was throttled; a throttle that is longer counts
-until its end, and what overlaps counts once: a client that is held for 10 s sends one request in them. A sample of JMX
-stands for the time since the one before.
+A second of a bucket counts as time throttled if one of its requests was throttled. A longer throttle counts until its
+end, and overlaps count once: a client that is muted for 10 s sends one request in that time. A JMX sample counts for
+the time since the previous one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kquota_spark.schema.key_columns import LOG_BEFORE_JMX
 from kquota_spark.store.reading import Tables
 
 RECENT_MS = 60_000
-"""Gauges show the highest value of so long before the newest decision of the broker."""
+"""Period (ms) before the broker's newest decision; gauges show its highest value."""
 _LONGEST_SAMPLE_MS = 60_000
 _BUCKET = "broker_id, quota_type, bucket_user, bucket_client_id, tags"
 _LOOK = f"""
@@ -69,7 +69,7 @@ select {_BUCKET}, is_log, any_value(is_shown) as is_shown,
 from held group by is_log, {_BUCKET}
 {LOG_BEFORE_JMX}
 """  # noqa: S608 - names and numbers of ours
-# By use: near its own limit, or a large part of what its type amounts to on all brokers.
+# Use is the larger one of two parts: of the bucket's own limit, and of the amount of its quota type on all brokers.
 _COUNTS = ("amount", "requests", "throttled_requests", "throttle_ms", "held_ms")
 _BUCKETS = f"""
 select {_BUCKET}, newest['limit'], newest['level'], newest['rule'], last_ms, coalesce(held_until_ms, 0), rate_per_s,
@@ -82,7 +82,7 @@ select quota_type, count(*) as buckets, {", ".join(f"sum({name})::bigint as {nam
 from look group by quota_type order by quota_type
 """  # noqa: S608 - names of ours
 OF_PLACE = ("unmetered_amount", "decisions", "certain_decisions", "requests_judged", "requests_agreeing")
-"""Sums of one quota type on one broker."""
+"""Columns that are summed for one quota type on one broker."""
 _PLACES = f"""
 select broker_id, quota_type, max(last_ms) as newest_ms, bool_or(is_log) as is_log,
        {", ".join(f"sum({name})::bigint as {name}" for name in OF_PLACE)}
@@ -92,7 +92,7 @@ from look group by broker_id, quota_type order by broker_id, quota_type
 
 @dataclass(frozen=True, slots=True, order=True)
 class BucketKey:
-    """A bucket on one broker; `tags` is the JSON of a callback's, else empty."""
+    """A bucket on one broker; `tags` are a callback's as JSON, else empty."""
 
     broker_id: int
     quota_type: str
@@ -110,10 +110,10 @@ class Counts:
     throttled_requests: int = 0
     throttle_ms: int = 0
     held_ms: int = 0
-    """Time in throttle."""
+    """Time throttled."""
 
     def add(self, more: Counts, times: int = 1) -> None:
-        """Add, or with -1 subtract."""
+        """Add other counts, or subtract them if `times` is -1."""
         for name in _COUNTS:
             setattr(self, name, getattr(self, name) + times * getattr(more, name))
 
@@ -129,13 +129,13 @@ class SeenBucket:
     last_ms: int
     held_until_ms: int
     rate_per_s: float | None
-    """Highest of the last minute of the broker."""
+    """Highest rate in the last minute of the broker."""
     quota_used_percent: float | None
-    """Highest of that minute."""
+    """Highest percent in that minute."""
     longest_throttle_ms: int
-    """Of one request in that minute; from JMX the broker's mean."""
+    """Longest throttle of one request in that minute; from JMX the broker's mean."""
     use: float
-    """0 to 1: what buckets are chosen by."""
+    """0 to 1; the buckets with the most use are chosen."""
     counts: Counts
 
 
@@ -154,13 +154,13 @@ class SeenPlace:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What the new decisions of one look say."""
+    """The new decisions of one refresh."""
 
     buckets: tuple[SeenBucket, ...] = ()
-    """Those that are shown, then those of most use; the others are in the sums of `types` alone."""
+    """The buckets with series, then those with the most use; the others are only in the sums of `types`."""
     types: Mapping[str, Counts] = field(default_factory=dict)
     bucket_counts: Mapping[str, int] = field(default_factory=dict)
-    """Buckets in it, by quota type."""
+    """Number of buckets, by quota type."""
     places: Mapping[tuple[int, str], SeenPlace] = field(default_factory=dict)
 
 
@@ -173,15 +173,16 @@ def look_at(
     logged: Collection[tuple[int, str]],
     most: int,
 ) -> Look:
-    """What the opened decisions say.
+    """The buckets and sums of the opened decisions.
 
     Args:
-        tables: `decisions` is opened, all of it or some of its files.
-        cluster_id: of which cluster.
-        from_ms: leave out older seconds.
-        shown: until when the last throttle of a bucket held and when it was last seen, ms, from the look before.
-        logged: broker and type of what a request log tells: there rows from JMX do not count.
-        most: buckets of the answer.
+        tables: with all of `decisions` opened, or some of its files.
+        cluster_id: the cluster.
+        from_ms: older seconds are left out, epoch ms.
+        shown: for each bucket with series the end of its last throttle and its last second, epoch ms, as of the
+            previous refresh.
+        logged: brokers and quota types with a request log, where rows from JMX do not count.
+        most: maximum number of buckets.
 
     Raises:
         UserError: a file cannot be read.

@@ -1,4 +1,4 @@
-"""How far each broker is judged, how well the verdicts agree, and what no limit applied to: sums of all buckets."""
+"""How far each broker is judged, how well verdicts agree, and the unmetered traffic: sums over all buckets."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kquota_spark.reports.exported.metrics import Sample
 from kquota_spark.reports.exported.shown_buckets import IDLE_MS
 
 _SILENT_MS = 3_600_000
-"""A broker that is so much older than the newest decision is no more spoken of: it may be gone for good."""
+"""Time (ms) behind the newest decision after which a broker is no longer reported: it may be removed for good."""
 
 
 @dataclass(slots=True)
@@ -20,30 +20,30 @@ class _Place:
     is_log: bool = False
     sums: dict[str, int] = field(default_factory=lambda: dict.fromkeys(OF_PLACE, 0))
     recent: list[tuple[int, SeenPlace]] = field(default_factory=list)
-    """When it was read, and what."""
+    """When each one was read (epoch ms), and what was read."""
 
 
 class JudgedPlaces:
-    """One place is one quota type on one broker."""
+    """The sums of all places; a place is one quota type on one broker."""
 
     def __init__(self) -> None:
         self._places: dict[tuple[int, str], _Place] = {}
 
     @property
     def logged(self) -> list[tuple[int, str]]:
-        """Places that a request log tells about."""
+        """Places with a request log."""
         return [key for key, place in self._places.items() if place.is_log]
 
     @property
     def newest_ms(self) -> dict[int, int]:
-        """The newest decision of each broker."""
+        """The newest decision of each broker (epoch ms)."""
         newest: dict[int, int] = {}
         for (broker_id, _), place in self._places.items():
             newest[broker_id] = max(place.newest_ms, newest.get(broker_id, 0))
         return newest
 
     def fold(self, look: Look, now_ms: int, *, is_counted: bool) -> None:
-        """Take over a look that was made then; the sums only if it is counted."""
+        """Take over the decisions of a refresh at that time; they are added to the sums only if `is_counted`."""
         for key, seen in look.places.items():
             place = self._places.setdefault(key, _Place())
             place.newest_ms = max(place.newest_ms, seen.newest_ms)

@@ -1,7 +1,7 @@
-"""The metrics of `kquota exporter`: every name, what it means and its labels, declared once; the page lists the same.
+"""The metrics of `kquota exporter`: every name, its meaning and its labels, declared once; the page lists the same.
 
-Units are Prometheus' base units. A quota type has a unit of its own, so rates, limits and amounts are one metric a
-unit: what one metric holds can be added up. Percents of a handler thread are threads: 100 % is 1.
+Units are Prometheus' base units. A quota type has its own unit, so rates, limits and amounts have one metric per unit:
+the values of one metric can be added up. Percent of a handler thread are exported as threads: 100 % is 1.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from kquota_spark.reports.exported.shown_buckets import BucketSeries, ShownBucke
 CLUSTER = ("cluster_id",)
 PLACE = ("cluster_id", "broker_id", "quota_type")
 BUCKET = (*PLACE, "user", "client_id", "tags")
-"""`tags` only with a quota callback."""
+"""Labels of a bucket; `tags` exists only with a quota callback."""
 OR_OTHER = (*BUCKET, "bucket")
-"""`bucket="other"`, without broker and names, on the sum of the buckets that have no series of their own."""
+"""The same, or `bucket="other"` without broker and names: the sum of the buckets that have no series of their own."""
 RULE = (*BUCKET, "rule", "level")
 
 
 class Metric(NamedTuple):
-    """One metric; names begin with `kquota_`."""
+    """One metric; its exported name begins with `kquota_`."""
 
     name: str
     kind: Literal["counter", "gauge"]
@@ -35,7 +35,7 @@ class Metric(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """How the numbers of a quota type become base units."""
+    """How to convert the numbers of a quota type to base units."""
 
     suffix: str
     per_rate: float
@@ -125,11 +125,11 @@ Sample = tuple[str, Labels, float]
 
 
 def families(samples: Iterable[Sample]) -> list[Family]:
-    """The declared metrics with their samples, in the declared order; a name that is not declared is an error."""
+    """The declared metrics with their samples, in the declared order; an undeclared name is an error."""
     found: dict[str, list[tuple[Labels, float]]] = {metric.name: [] for metric in METRICS}
     allowed = {metric.name: set(metric.labels) for metric in METRICS}
     for name, labels, value in samples:
-        # An empty label is none to Prometheus: it must not tell two samples apart.
+        # To Prometheus an empty label is no label, so it must not distinguish two samples.
         told = {label: text for label, text in labels.items() if text}
         assert set(told) <= allowed[name], (name, told)
         found[name].append((told, value))
@@ -143,8 +143,11 @@ def bucket_samples(
 ) -> Iterator[Sample]:
     """Samples of all buckets: those with series, and the sums of the others.
 
-    `newest_ms` is the newest decision of each broker, `hidden_used` by quota type the highest percent of the quota
-    among the others.
+    Args:
+        cluster_id: value of the label.
+        shown: the buckets with series, and the sums of the others.
+        newest_ms: newest decision of each broker, epoch ms.
+        hidden_used: highest percent of the quota among the buckets without series, by quota type.
     """
     for key, one in shown.series.items():
         labels = {"cluster_id": cluster_id, **asdict(key), "broker_id": str(key.broker_id)}

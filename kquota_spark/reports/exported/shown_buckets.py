@@ -1,8 +1,8 @@
-"""Which buckets get series of their own, and what those count; all the others are one sum a quota type.
+"""Which buckets get series of their own, and their counters; all other buckets are one sum per quota type.
 
-Every increment is counted once, in the series of the bucket or in the sum, whichever the bucket belongs to at that
-look; so neither ever goes backwards, and together they are all of it. A bucket that leaves and comes back goes on from
-where its counters were.
+Every increment is counted once: in the series of its bucket, or in the sum if the bucket has no series at that refresh.
+So counters never decrease, and together they are complete. A bucket that loses its series and gets it back continues
+with its old counters.
 """
 
 from __future__ import annotations
@@ -14,45 +14,45 @@ from dataclasses import dataclass, field
 from kquota_spark.reports.exported.bucket_looks import RECENT_MS, BucketKey, Counts, Look, SeenBucket
 
 IDLE_MS = 300_000
-"""A bucket without decisions for so long loses its series."""
+"""Time (ms) without decisions after which a bucket loses its series."""
 CANDIDATES = 4
-"""So many times the largest number of series are looked at one by one in a look."""
+"""Buckets that a refresh reads one by one, as a multiple of the maximum number of series."""
 _STAYS = 1.25
-"""A bucket gives its series up to one that is used more than so many times as much."""
+"""Factor: a bucket loses its series to one with more than so many times its use."""
 _HALVED_MS = 300_000
-"""The use that a bucket once had counts half after so long."""
+"""Time (ms) after which the former use of a bucket counts half."""
 _REMEMBERED = 16
-"""So many times the largest number of series, counters of buckets that left are kept."""
+"""Buckets without series that keep their counters, as a multiple of the maximum number of series."""
 
 
 @dataclass(slots=True)
 class BucketSeries:
-    """What the series of one bucket say."""
+    """The values behind the series of one bucket."""
 
     newest: SeenBucket
     seen_at_ms: int
-    """When decisions of it were last read."""
+    """When decisions of the bucket were last read (epoch ms)."""
     use: float
     held_until_ms: int = 0
     counts: Counts = field(default_factory=Counts)
     recent: list[SeenBucket] = field(default_factory=list)
 
     def kept_use(self, now_ms: int) -> float:
-        """What is left of the use that it once had."""
+        """The bucket's former use, halved every five minutes."""
         kept: float = self.use * 0.5 ** ((now_ms - self.seen_at_ms) / _HALVED_MS)
         return kept
 
     def rate_per_s(self, newest_ms: int) -> float:
-        """Highest rate of the last minute before the newest decision of its broker; 0 without traffic."""
+        """Highest rate in the last minute before the newest decision of its broker; 0 without traffic."""
         rates = (one.rate_per_s for one in self._of_last_minute(newest_ms))
         return max((rate for rate in rates if rate is not None), default=0.0)
 
     def longest_throttle_ms(self, newest_ms: int) -> int:
-        """Of one request in that minute."""
+        """Longest throttle of one request in that minute (ms)."""
         return max((one.longest_throttle_ms for one in self._of_last_minute(newest_ms)), default=0)
 
     def quota_used_percent(self, newest_ms: int) -> float | None:
-        """Highest of that minute, 0 without traffic; None without a limit."""
+        """Highest percent of the quota in that minute, 0 without traffic; None without a limit."""
         if self.newest.limit_per_s is None:
             return None
         used = (one.quota_used_percent for one in self._of_last_minute(newest_ms))
@@ -63,23 +63,23 @@ class BucketSeries:
 
 
 class ShownBuckets:
-    """The buckets with series, so many at most, of all quota types together."""
+    """The buckets with series, at most `most` of all quota types together."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._left: OrderedDict[BucketKey, Counts] = OrderedDict()
         self.series: dict[BucketKey, BucketSeries] = {}
         self.others: dict[str, Counts] = {}
-        """By quota type: what buckets without series have counted; a type is missing until there is one."""
+        """Counts of the buckets without series, by quota type; a type is missing until it has such a bucket."""
         self.dropped: dict[str, int] = {}
-        """By quota type: buckets of the last look that have no series."""
+        """Number of buckets without series in the last refresh, by quota type."""
 
     def carried(self) -> dict[BucketKey, tuple[int, int]]:
-        """What the next look has to know of each: until when a throttle holds, and when it was last seen, ms."""
+        """State to keep for the next refresh: end of the last throttle and last second of each bucket (epoch ms)."""
         return {key: (one.held_until_ms, one.newest.last_ms) for key, one in self.series.items()}
 
     def fold(self, look: Look, now_ms: int, *, is_counted: bool = True) -> None:
-        """Take over a look that was made then; what was there before the counters began is not counted."""
+        """Take over the decisions of a refresh at that time; those from before the counters began are not counted."""
         seen = {bucket.key: bucket for bucket in look.buckets}
         self._choose(seen, now_ms)
         rest = {quota_type: Counts() for quota_type in look.types}
@@ -98,7 +98,7 @@ class ShownBuckets:
                 self.others.setdefault(quota_type, Counts()).add(counts)
 
     def forget_idle(self, now_ms: int) -> None:
-        """Let go of the series whose buckets have had no decisions for so long."""
+        """Remove the series of buckets without decisions for `IDLE_MS`."""
         for key in [key for key, one in self.series.items() if now_ms - one.seen_at_ms > IDLE_MS]:
             self._leave(key)
 

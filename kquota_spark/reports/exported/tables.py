@@ -1,8 +1,8 @@
-"""What `kquota exporter` says about the tables, kept up to date by one look after the other.
+"""The metrics of `kquota exporter` about the tables, kept up to date by one refresh after another.
 
-A look reads the files of `decisions` that were committed since the one before, and the statistics of the other tables'
-commits; how large the tables are does not matter to it. Counters begin with the exporter: they count what is committed
-while it runs.
+A refresh reads the files of `decisions` that were committed since the previous one, and the statistics of the other
+tables' commits. So its duration does not depend on the size of the tables. Counters begin with the exporter: they count
+what is committed while it runs.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ _TIMES = {
     "decisions": "second",
     "jmx_samples": "sample_time_ms",
 }
-"""Tables whose newest event time is shown."""
+"""Tables with a metric of their newest event time, and the column of that time."""
 _OPEN = """
 select broker_id, quota_type, count(*) from violations where cluster_id = ? and end_time is null
 group by all order by all
 """
 _AHEAD_MS = 60_000
-"""Times further ahead of this machine are those of a clock that is wrong."""
+"""Time (ms) ahead of this machine's clock above which a clock is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exposed:
-    """The metrics as they were after a look."""
+    """The metrics as they were after a refresh."""
 
     all: list[Family]
     of_exporter: list[Family]
     looked_at_ms: int
 
     def at(self, now_ms: int) -> list[Family]:
-        """What is still true; of tables that could not be looked at for five minutes, nothing but that."""
+        """The metrics that are still true: only the exporter's own if no refresh has succeeded for five minutes."""
         return self.all if now_ms - self.looked_at_ms <= IDLE_MS else self.of_exporter
 
 
@@ -70,14 +70,14 @@ class ExportedTables:
 
     @property
     def newest_decision_ms(self) -> int | None:
-        """Newest second of the decisions; None before there are any."""
+        """Newest second of the decisions (epoch ms); None before there are any."""
         return self._newest_ms.get("decisions")
 
     def refresh(self, now_ms: int) -> None:
-        """Look at the tables.
+        """Read what is new in the tables.
 
         Raises:
-            UserError: one cannot be read; what was not looked at now will be next time.
+            UserError: a table cannot be read; the next refresh reads what this one has not read.
         """
         self._of_decisions(now_ms)
         for name in ("requests", "usage", "jmx_samples"):
@@ -88,7 +88,7 @@ class ExportedTables:
         self._of_violations()
 
     def looked(self, now_ms: int, duration_s: float, *, is_failed: bool) -> None:
-        """Keep count of the looks."""
+        """Count a refresh, and keep its duration."""
         self._looks += 1
         self._errors += is_failed
         self._duration_s = duration_s
@@ -96,7 +96,7 @@ class ExportedTables:
             self._succeeded_ms = now_ms
 
     def exposed(self, now_ms: int) -> Exposed:
-        """What a scrape says from now until the next look."""
+        """The metrics of all scrapes from now until the next refresh."""
         self._shown.forget_idle(now_ms)
         of_exporter = tuple(self._of_exporter())
         of_buckets = bucket_samples(self._cluster_id, self._shown, self._places.newest_ms, self._hidden_used)
@@ -119,7 +119,7 @@ class ExportedTables:
             commits.read(found)
 
     def _begin(self, now_ms: int) -> None:
-        """Which buckets there are, from the last minutes of the table; their counters begin at 0."""
+        """Find the buckets in the last five minutes of the table; their counters begin at 0."""
         with Tables(self._settings) as tables:
             tables.open("decisions")
             newest_ms = tables.newest_ms("decisions")
@@ -129,7 +129,7 @@ class ExportedTables:
             tables.open("decisions", newest_ms - IDLE_MS)
             look = self._look(tables, from_ms=newest_ms - IDLE_MS)
         self._seen_newest("decisions", newest_ms, now_ms)
-        # What was there already may be days old: it is shown as long as if it had been read in its time.
+        # Existing decisions may be days old. They are shown no longer than if they had been read at their own time.
         self._fold(look, min(now_ms, newest_ms), is_counted=False)
 
     def _look(self, tables: Tables, from_ms: int) -> Look:
@@ -166,7 +166,7 @@ class ExportedTables:
         self._commits[name].read(found)
 
     def _seen_newest(self, name: str, newest_ms: int | None, now_ms: int) -> None:
-        # Lines of a broker whose clock is ahead must not hide that the table stands still.
+        # Lines of a broker with a clock that is ahead must not hide that the table does not grow.
         if newest_ms is not None and newest_ms <= now_ms + _AHEAD_MS:
             self._newest_ms[name] = max(newest_ms, self._newest_ms.get(name, 0))
 

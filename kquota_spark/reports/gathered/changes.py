@@ -1,9 +1,9 @@
-"""What happened to the quotas: edits that the watch saw, what enforcement applied and took back, and to what effect.
+"""Changes of quotas: edits that the watcher saw, what enforcement applied and restored, and the effect of each.
 
-An edit that is the echo of our own step is left out: the step says more. The effect is on throttling by brokers, in two
-stretches of one length before and after. Each reaches from the change to the next one of the same entity, to the edge
-of what the tables cover, or for ten minutes; the shorter side counts for both. The buckets are those that the entity
-governed on either side.
+An edit that is the echo of an enforcement step is left out, because the step contains more. The effect is measured as
+throttling by brokers, in two periods of one length before and after the change. Each period reaches to the nearest
+other change of the same quota, to the edge of the covered time, or for ten minutes. The shorter period sets the length
+for both. The buckets are those that the entity governed in either period.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from kquota_spark.reports.scope.audit_report import Change, Effect
 from kquota_spark.reports.scope.report_scope import BUCKET, Scope
 
 OVERRIDE = "override"
-"""What `enforcement_log` calls the policy of a change that a person asked for."""
+"""Name in `enforcement_log` for the policy of a change that a person asked for."""
 _ECHO_MS = 60_000
-"""A cluster that takes longer to show what was sent is not believed to echo it."""
+"""Maximum time (ms) between an enforcement step and an edit that is its echo."""
 
 _EDITS = """
 select epoch_ms(changed_at) as at_ms, entity, key, previous_value as before, value as after, "user"
@@ -38,9 +38,9 @@ order by sequence
 """  # noqa: S608 - names of ours
 LONGEST_MS = 600_000
 SHORTEST_MS = 1_000
-"""Nothing is told by less: decisions are of whole seconds."""
+"""Shortest period of an effect (ms), because decisions are of whole seconds."""
 
-# The second of the change belongs to what comes after it: brokers act on it at once.
+# The second of the change belongs to the period after it, because brokers apply a change at once.
 _EFFECT = f"""
 with near as (
   select *, second_ms + 1000 > ? as is_after from judged
@@ -57,9 +57,9 @@ _TYPES = {each.key.value: each.value for each in QuotaType}
 
 
 def changes(scope: Scope) -> tuple[list[Change], int]:
-    """The newest changes of the stretch in the order of time, and how many older ones there are.
+    """The newest changes of the period in the order of time, and how many older ones there are.
 
-    On a tenant's page only those of entities with the tenant's name, without who made them.
+    A tenant's page has only changes of entities with the tenant's name, without their authors.
     """
     during = scope.cluster_id, scope.asked.from_ms * 1_000, scope.asked.to_ms * 1_000
     steps, edits = scope.rows(_STEPS, *during), scope.rows(_EDITS, *during)
@@ -106,10 +106,10 @@ def _step(step: dict[str, Any], *, is_for_tenant: bool) -> Change:
 
 
 def length_ms(change: Change, changes: Sequence[Change], from_ms: int, to_ms: int) -> int:
-    """Of each of the two stretches; the covered time is given.
+    """Length of each of the two periods around a change (ms), within the covered time.
 
     Args:
-        change: of one quota.
+        change: the change of one quota.
         changes: all in the covered time; only those of the same quota count.
         from_ms: start of the covered time, epoch ms.
         to_ms: its end, epoch ms, exclusive.

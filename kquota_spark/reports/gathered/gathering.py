@@ -49,7 +49,7 @@ def gather_report(
     heat_rows: int = 40,
     most_s: float | None = None,
 ) -> AuditReport:
-    """The report over a stretch of time.
+    """The report over a period.
 
     Args:
         settings: where the tables are, and the cluster.
@@ -61,7 +61,7 @@ def gather_report(
         most_s: time limit, s; None for none.
 
     Raises:
-        UserError: there is nothing in the stretch, the user was not seen in it, or the tables cannot be read.
+        UserError: the period has no data, the user was not seen in it, or the tables cannot be read.
         SlowError: it takes longer than the limit.
     """
     with Tables(settings, most_s) as tables:
@@ -73,7 +73,7 @@ def gather_report(
 
 
 def tenants_seen(settings: Settings, period: Period, *, most_s: float | None = None) -> list[str]:
-    """Users that sent anything, in order: each has a page of its own. `most_s` is a time limit, s.
+    """Users that sent anything in the period, in order: each has a page of its own. `most_s` is a time limit, s.
 
     Raises:
         UserError: the table is missing or cannot be read.
@@ -131,7 +131,7 @@ def _gathered(scope: Scope, settings: Settings, made_at_ms: int, heat_rows: int)
 
 
 def _observed(scope: Scope, clients: Sequence[seen_clients.ClientSeen]) -> Observed:
-    """Who used bandwidth in the stretch beside the rules at its end; only the request log tells of all."""
+    """The clients that used bandwidth in the period, beside the rules at its end; only the request log has them all."""
     return Observed(
         [one.seen for one in clients],
         seen_clients.rules_at(scope.tables, scope.cluster_id, scope.asked.to_ms),
@@ -143,7 +143,7 @@ def _observed(scope: Scope, clients: Sequence[seen_clients.ClientSeen]) -> Obser
 
 
 def _notes(scope: Scope, head: Head, hurt: Sequence[HurtBucket]) -> Iterator[str]:
-    # Where it speaks against the page, it is among the reasons.
+    # If little is covered, this note is already among the reasons for doubt.
     if (note := covered_note(scope)) and not is_little_covered(scope, head.made_at_ms):
         yield note
     if head.is_first_look:

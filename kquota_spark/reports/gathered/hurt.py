@@ -1,8 +1,8 @@
-"""Who was held back: time in throttle of each bucket, as share of the wall clock, and how long single throttles were.
+"""Time throttled of each bucket, as a share of the clock time, and the length of single throttles.
 
-A second counts when a throttle began in it or still ran, by the longest throttle that began in each second: a client
-that is told to wait for five seconds sends nothing in four of them. Brokers count once. JMX tells a mean of the last
-half to whole minute at the time of a sample, so there the share is that of the samples with a throttle.
+A second counts if a throttle began in it or still ran, by the longest throttle that began in each second: a client that
+is throttled for five seconds sends nothing in four of them. A second counts once for all brokers. A JMX sample contains
+a mean of the last half to whole minute, so there the share is that of the samples with a throttle.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ where shared_with > 0 and observed_throttle_ms > 0 group by all order by throttl
 """
 MOST_USERS = 8
 _STEPS_PER_OCTAVE = 4
-# Four bins an octave: some hundred points, whatever the number of rows.
+# Four bins per octave: some hundred points, whatever the number of rows.
 _BIN = f"if({{name}} < 1, 0, round(power(2, round(log2({{name}}) * {_STEPS_PER_OCTAVE}) / {_STEPS_PER_OCTAVE}), 1))"
-# Requests that a share consumer sent have no size: there is no replay of them.
+# Requests of share consumers have no size, so they have no replay.
 _PAIRS = f"""
 select {_BIN.format(name="throttle_ms")} as replay_ms, {_BIN.format(name="observed_throttle_ms")} as brokers_ms,
        is_certain, count(*) as seconds
@@ -87,10 +87,10 @@ group by "user" order by throttled_ms desc, "user" limit $5
 
 
 def hurt_buckets(scope: Scope) -> tuple[list[HurtBucket], int]:
-    """The buckets with the largest share of time in throttle, and how many more there are.
+    """The buckets with the largest share of time throttled, and how many more there are.
 
-    On a tenant's page a bucket that is shared with others tells only of the tenant's own throttles, as the brokers
-    logged them.
+    On a tenant's page, a bucket that is shared with others has only the tenant's own throttles, as the brokers logged
+    them.
     """
     rows = scope.rows(_THROTTLED, scope.covered.to_ms, scope.covered_seconds, scope.top)
     left_out = rows[0]["found"] - len(rows) if rows else 0
@@ -121,7 +121,7 @@ def _clients(scope: Scope, buckets: Iterable[BucketName]) -> dict[BucketName, tu
 
 
 def _pairs(users: list[str] | None, client_ids: list[str] | None) -> tuple[str, ...]:
-    """`user / client id`; where both are many, which belongs to which is not told, so users alone."""
+    """`user / client id`; only users if there are several of both, because it is unknown which belong together."""
     names, ids = users or [""], client_ids or [""]
     if len(names) > 1 and len(ids) > 1:
         return tuple(names[:MOST_CLIENTS])
@@ -148,12 +148,12 @@ def _shared(scope: Scope) -> list[HurtBucket]:
 
 
 def throttle_pairs(scope: Scope) -> tuple[ThrottlePair, ...]:
-    """The longest throttle of each second and bucket, by replay and by brokers; none where only JMX tells."""
+    """The longest throttles of each second and bucket, by replay and by brokers; none if JMX is the only source."""
     return tuple(ThrottlePair(**row) for row in scope.rows(_PAIRS))
 
 
 def throttle_spreads(scope: Scope) -> tuple[ThrottleSpread, ...]:
-    """Of the users with the most total delay; none where `requests` keeps no row of a throttled request."""
+    """Throttle times of the users with the most total delay; none if `requests` keeps no row of a throttled request."""
     asked = scope.asked
     of_users = scope.rows(_SPREADS, scope.cluster_id, asked.from_ms, asked.to_ms, scope.tenant, MOST_USERS)
     return tuple(ThrottleSpread(**row | {"percentiles_ms": tuple(row["percentiles_ms"])}) for row in of_users)

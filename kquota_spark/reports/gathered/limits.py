@@ -1,10 +1,10 @@
-"""Who lives at the ceiling: percent of the quota by slots of time, and rates beside their limits.
+"""Which buckets are near their limits: percent of the quota by slots of time, and rates beside their limits.
 
-Seconds whose verdicts are uncertain make no peak. They are shown, as such, where a slot has no others.
+Seconds with uncertain verdicts are no peaks. They are shown as uncertain where a slot has no other seconds.
 
-A line is of a bucket on its worst broker, of the throttled buckets and then of the hottest. Its limit is that of the
-last second of each slot. Where a bucket was silent, it is what the last rule said at the end of the slot, from the
-history of the quotas: a bucket whose quota is cut is muted first, and silent.
+A line shows a bucket on its worst broker: first the throttled buckets, then the hottest. Its limit is that of the last
+second of each slot. In a slot without requests, it is the value of the last rule at the end of the slot, from the
+history of the quotas: when a quota is lowered, its bucket is muted first, and therefore silent.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ _Percents = tuple[float | None, ...]
 
 
 def heat_maps(scope: Scope, heat_rows: int) -> tuple[HeatMap, ...]:
-    """One map for each type of quota that limits anybody, the hottest buckets first."""
+    """One heat map per quota type that limits anybody, the hottest buckets first."""
     slots = scope.slots
     rows_of: dict[str, list[tuple[BucketName, _Percents, _Percents]]] = {}
     counts_of: dict[str, dict[str, Any]] = {}
@@ -98,7 +98,7 @@ def heat_maps(scope: Scope, heat_rows: int) -> tuple[HeatMap, ...]:
 
 
 def rate_lines(scope: Scope, first: Iterable[BucketName]) -> list[Line]:
-    """Lines of at most `top` limited buckets, those named first in their order."""
+    """Lines of at most `top` limited buckets, beginning with the given ones in their order."""
     rows = scope.rows(_WORST, [asdict(bucket) for bucket in first], scope.top)
     rules = {cell["rule"] for row in rows for cell in row["told"] if cell["rule"] is not None}
     held: dict[str, list[dict[str, Any]]] = {}
@@ -120,7 +120,7 @@ def _line(scope: Scope, row: dict[str, Any], held: Mapping[str, Sequence[Mapping
             begun = [each for each in stretches if (each["from_ms"] or 0) < slot + scope.slot_ms]
             of_rule = begun[-1][_KEYS[row["quota_type"]]] if begun else None
             silent = limits[-1] if limits else None
-            # Without a value the rule no longer holds. Which other one does, the next request tells.
+            # Without a value the rule no longer holds. The next request shows which other rule does.
             limits.append(silent if of_rule is None else of_rule)
     return Line(
         bucket=bucket_of(row),

@@ -1,8 +1,8 @@
 """What was used: by clients, by buckets, of the threads of brokers, and how it is spread over brokers.
 
-Each broker enforces a limit by itself, so a bucket may use the limit times the brokers that lead its partitions: one
-broker more, and the same rule lets more through. Only requests of clients that some request_percentage covers are
-charged for request time, so its use is a lower bound.
+Each broker enforces a limit by itself. So a bucket may use the limit times the number of brokers that lead its
+partitions, and the same rule allows more with one more broker. Only clients under a request_percentage are charged for
+request time, so its use is a lower bound.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ qualify row_number() over (
   partition by quota_type order by amount desc, requests desc nulls last, "user", client_id) <= ?
 order by quota_type, amount desc, requests desc nulls last, "user", client_id
 """  # noqa: S608 - names of ours
-# From JMX a second on another broker may be one without a sample: the peaks of brokers are added up.
+# With JMX, another broker may have no sample in the same second, so the peaks of brokers are added up.
 _PEAKS = f"""
 with of_seconds as (
   select quota_type, "user", client_id, is_log, if(is_log, null, broker_id) as of_broker, second_ms,
@@ -47,7 +47,7 @@ select quota_type, "user", client_id, sum(peak)::double as peak_per_s from (
 ) group by all
 """  # noqa: S608 - names of ours
 _FIGURES = ("limit_per_s", "peak_quota_used_percent", "throttled_ms", "throttled_requests")
-# A bucket of a user and a client id names its client itself.
+# The name of a bucket of a user and a client id is that of its client.
 _BUCKETS = f"""
 with inside as (
   select {BUCKET}, list_sort(list_distinct(flatten(list(users)))) as users,
@@ -65,7 +65,7 @@ select figures.*, inside.users, inside.client_ids from figures left join inside 
 where limit_per_s is not null or throttled_ms > 0
 order by throttled_ms desc, peak_quota_used_percent desc nulls last, {BUCKET}
 """  # noqa: S608 - names of ours
-# Mutations are counted by the active controller alone.
+# Only the active controller counts mutations.
 _SKEW = f"""
 select {BUCKET}, arg_max_null(limit_per_s, last_ms) as limit_per_s,
        list({{'broker_id': broker_id, 'rate_per_s': mean_rate_per_s, 'throttled_ms': throttled_ms}}
@@ -91,7 +91,7 @@ from (
 
 
 def top_talkers(scope: Scope) -> tuple[Talkers, ...]:
-    """The largest clients of each type of quota; on a tenant's page shares are of the tenant's own amount."""
+    """The largest clients of each quota type; on a tenant's page, shares are of the tenant's own amount."""
     rows = scope.rows(_TOTALS, scope.top)
     wanted = [{name: row[name] for name in ("quota_type", "user", "client_id")} for row in rows]
     peaks = {_key(row): row["peak_per_s"] for row in scope.rows(_PEAKS, wanted)} if wanted else {}
@@ -148,7 +148,7 @@ def period_buckets(scope: Scope) -> tuple[PeriodBucket, ...]:
 
 
 def skews(scope: Scope) -> list[Skew]:
-    """The limited buckets that are nearest to their limit on their busiest broker, averaged over active seconds."""
+    """The limited buckets nearest to their limit on their busiest broker, by the mean rate of active seconds."""
     return [_skew(row) for row in scope.rows(_SKEW, scope.top)]
 
 
@@ -167,7 +167,7 @@ def _skew(row: dict[str, Any]) -> Skew:
 
 
 def capacities(scope: Scope) -> list[Capacity]:
-    """The brokers whose threads are known; none on a tenant's page, where the use would tell of others."""
+    """The brokers with a known number of threads; none on a tenant's page, where the use would reveal others."""
     if scope.tenant is not None:
         return []
     asked = scope.cluster_id, scope.asked.to_ms * 1_000, scope.covered_seconds

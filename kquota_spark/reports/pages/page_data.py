@@ -1,8 +1,8 @@
-"""The report for programs: a zip archive with one CSV file a section, and plain values for JSON; nothing cut off.
+"""The report for programs: a zip archive with one CSV file per section, and plain values for JSON; nothing is cut off.
 
-Why a file a section and not one file: sections have different columns, and a sheet that mixes them can neither be
-sorted nor summed. Why an archive: one name to schedule, to mail and to keep; every spreadsheet and `duckdb`, `pandas`
-or `unzip -p` read from it. Times are ISO 8601 in UTC, units are in the names of columns, empty means unknown or none.
+Each section has its own file because sections have different columns: a sheet that mixes them can neither be sorted nor
+summed. The archive is one name to schedule, to mail and to keep. Every spreadsheet, `duckdb`, `pandas` and `unzip -p`
+can read it. Times are ISO 8601 in UTC, units are in the names of columns, and empty means unknown or none.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ Rows = Iterable[tuple[Any, ...]]
 
 
 def csv_archive(report: AuditReport) -> bytes:
-    """The archive; the same report makes the same bytes."""
+    """The zip archive; the same report gives the same bytes."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, text in csv_files(report).items():
@@ -58,7 +58,7 @@ def csv_archive(report: AuditReport) -> bytes:
 
 
 def csv_files(report: AuditReport) -> dict[str, str]:
-    """The files by name; one without rows has its header, so that nothing found differs from nothing written."""
+    """The texts of the files by name; a file without rows has its header, to distinguish it from a missing file."""
     return {
         "report.csv": _csv(("name", "value"), _head(report)),
         "agreement.csv": _plain_csv(_AGREEMENT, report.confidence.agreement),
@@ -135,7 +135,7 @@ def _head(report: AuditReport) -> Iterator[tuple[Any, ...]]:
         yield name, iso_time(time_ms)
     yield from (("trust", found.trust.value), ("sources", ", ".join(found.sources)))
     yield from zip(_CONFIDENCE, _values(found, _CONFIDENCE), strict=True)
-    # What was cut off before it came here.
+    # Rows that were cut off before they came here.
     yield ("held_back_left_out", report.hurt_left_out)
     yield ("changes_left_out", report.changes_left_out)
     yield ("unprotected_left_out", report.unprotected_left_out)
@@ -171,7 +171,7 @@ def _brokers(report: AuditReport) -> Rows:
 
 
 def plain_report(report: AuditReport) -> dict[str, Any]:
-    """Names and values of `AuditReport`; a number that JSON does not have is null, ids of brokers are texts."""
+    """Names and values of `AuditReport`; a number that JSON cannot contain is null, and broker ids are texts."""
     return {one.name: _plain(getattr(report, one.name)) for one in fields(report)}
 
 

@@ -1,8 +1,8 @@
-"""The report as one HTML file: opens from a disk without a network, and runs no text but its own.
+"""The report as one HTML file that opens from a disk without a network, and runs no scripts but its own.
 
-The Content-Security-Policy names every script and style sheet by its hash; plotly.js, which makes up nearly all of the
-file, travels gzipped and is unpacked by the browser (2 MB instead of 5). Charts are drawn from JSON in a data block;
-tables are in the page itself, so it can be read without scripts and in a browser that lacks `DecompressionStream`.
+The Content-Security-Policy lists every script and style sheet by its hash. plotly.js, which is nearly all of the file,
+is gzipped, and the browser unpacks it (2 MB instead of 5). Charts are drawn from JSON in a data block. Tables are in
+the page itself, so it can be read without scripts, and in a browser without `DecompressionStream`.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _FOR_HTML = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
 
 
 def html_page(report: AuditReport) -> str:
-    """The whole file."""
+    """The whole HTML file."""
     return policed_page(report)[1]
 
 
 def policed_page(report: AuditReport) -> tuple[str, str]:
-    """The policy that the file has, and the file."""
+    """The Content-Security-Policy of the file, and the file."""
     from markupsafe import Markup
 
     page = page_of(report)
@@ -62,7 +62,7 @@ def _charts(page: Page) -> dict[str, Any]:
 
 
 def _shown(value: Any) -> Any:
-    """Texts of a chart with their invisible characters as escapes, as everywhere on the page."""
+    """The texts of a chart with invisible characters as escapes, as everywhere on the page."""
     if isinstance(value, str):
         return terminal_text(value)
     if isinstance(value, dict):
@@ -71,7 +71,7 @@ def _shown(value: Any) -> Any:
 
 
 def _policy(scripts: list[str], styles: list[str]) -> str:
-    """Nothing from anywhere. plotly.js sets style attributes and one empty style sheet; heat maps are data: images."""
+    """The policy: nothing is loaded. plotly.js sets style attributes and an empty sheet; heat maps are data: images."""
     return "; ".join(
         [
             "default-src 'none'",
@@ -91,7 +91,7 @@ def _hash(text: str) -> str:
 
 @functools.cache
 def html_part(name: str) -> str:
-    """A file of the folder `html`."""
+    """The text of a file in the folder `html`."""
     return (resources.files("kquota_spark.reports") / "html" / name).read_text(encoding="utf-8")
 
 

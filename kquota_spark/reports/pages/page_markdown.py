@@ -1,7 +1,7 @@
 """The report as Markdown for a ticket or a chat: the same sections and tables, without pictures.
 
-Names are text there and nothing else: every character that Markdown gives a meaning is escaped, so a name can neither
-end a cell nor become a link or a tag.
+Names are only text there: every character with a meaning in Markdown is escaped. So a name can neither end a cell nor
+become a link or a tag.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from kquota_spark.reports.sections.page import page_of
 from kquota_spark.reports.sections.parts import Advice, Cell, Section, Table, Tile, Tone
 
 MOST_ROWS = 25
-"""Of one table: a ticket is read, not searched."""
+"""Maximum rows of one table: a ticket is read, not searched."""
 _SPECIAL = re.compile(
     r"[\\`*{}\[\]#~$@]|(?<![^\W_])_|_(?![^\W_])|:(?=//)|\.(?<=www\.)|^[-+=](?=\s|[-=+]|$)|(?<=^[0-9])[.)](?=\s|$)"
 )
-"""Inline marks, what makes a bare address a link, and what begins a list or underlines a heading at the start."""
+"""Characters to escape: inline marks, those that make a bare address a link, list and heading marks at the start."""
 _ENTITIES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "|": "&#124;"})
 _SIGNS = {Tone.NEAR: " (!)", Tone.OVER: " (▲)"}
 
 
 def markdown_page(report: AuditReport) -> str:
-    """The whole text."""
+    """The whole Markdown text."""
     page = page_of(report)
     lines = [
         f"# Kafka quota report: {escaped(page.whose)}",
@@ -40,7 +40,7 @@ def markdown_page(report: AuditReport) -> str:
 
 
 def escaped(text: str) -> str:
-    """Text that Markdown shows as it is, on one line; what cannot be seen is shown as an escape."""
+    """The text on one line, escaped so that Markdown shows it unchanged; invisible characters become escapes."""
     return _SPECIAL.sub(r"\\\g<0>", terminal_text(text)).translate(_ENTITIES)
 
 

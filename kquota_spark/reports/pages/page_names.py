@@ -1,4 +1,4 @@
-"""Names of report files: made of a cluster, a stretch and perhaps a user, whatever these are called."""
+"""Names of report files, made from any names of a cluster and perhaps a user, and from a period."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _MOST = 60
 
 
 def safe_name(name: str) -> str:
-    """The name in letters that every file system and web server takes; with a digest where that changed it.
+    """The name in characters that every file system and web server accepts, with a digest if that changed it.
 
-    Two names never share a file, not even where upper and lower case are the same to the file system.
+    Two names never share a file, not even on a file system that ignores case.
     """
     safe = _UNSAFE.sub("_", name.lower())[:_MOST]
     if safe == name and name[:1].isalnum():
@@ -25,7 +25,7 @@ def safe_name(name: str) -> str:
 
 
 def stretch_name(period: Period) -> str:
-    """`2026-11-20` for a day, `2026-11-14_to_2026-11-20` for days, else with times of day."""
+    """The period as text: `2026-11-20` for a day, `2026-11-14_to_2026-11-20` for days, else with times of day."""
     if period.from_ms % _DAY_MS == 0 and period.to_ms % _DAY_MS == 0:
         first, last = (_utc(time_ms, "%Y-%m-%d") for time_ms in (period.from_ms, period.to_ms - 1))
         return first if first == last else f"{first}_to_{last}"

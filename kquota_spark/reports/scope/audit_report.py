@@ -1,8 +1,8 @@
-"""What the report says, as data: gathered from the tables by `reports`, drawn as HTML, Markdown, CSV or JSON.
+"""The content of the report as data: gathered from the tables by `reports`, drawn as HTML, Markdown, CSV or JSON.
 
-The parts stand in the order in which they are read. Texts hold names as clients sent them: escaping is for whoever
-draws. Amounts are in the unit of their `quota_type`; rates per second; every time epoch ms; lists
-are cut to the largest, with the count and the sum of what was left out beside them.
+The parts are in the order in which they are read. Texts contain names as clients sent them; the code that draws a page
+escapes them. Amounts are in the unit of their `quota_type`, rates are per second, and every time is epoch ms. Lists are
+cut to the largest items, beside the count and the sum of those left out.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from enum import Enum
 
 
 class Trust(Enum):
-    """May the page be believed."""
+    """Whether the report can be trusted."""
 
     YES = "yes"
     WITH_CARE = "with care"
@@ -22,7 +22,7 @@ class Trust(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """Whose report, over which stretch."""
+    """The cluster or tenant of the report, and its period."""
 
     cluster_id: str
     from_ms: int
@@ -31,13 +31,13 @@ class Head:
     made_at_ms: int
     version: str
     tenant: str | None = None
-    """A user, where the page is that tenant's own and tells nothing of others; None for the whole cluster."""
+    """A user if the page is that tenant's own and shows nothing of others; None for the whole cluster."""
     is_first_look: bool = False
-    """No quota is set at all: what follows is usage only, and where to begin."""
+    """No quota is set at all: the report contains only usage and first values."""
     covered_percent: float = 100.0
-    """Of the period: from the first to the last second that the tables know."""
+    """Covered percent of the period: from the first to the last second that the tables contain."""
     is_covered: bool = True
-    """The tables know 99 % of the stretch or more; else shares of time are of a part of it, and no share of the day."""
+    """The tables cover at least 99 % of the period; else shares of time refer to the covered part, not to the day."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,32 +52,32 @@ class Agreement:
 
 @dataclass(frozen=True, slots=True)
 class Confidence:
-    """May I trust it: agreement, lag, unreadable lines, certain share."""
+    """The grade of the report, with its evidence: agreement, lag, unreadable lines, certain share."""
 
     trust: Trust
     reasons: tuple[str, ...]
-    """One sentence for each thing that speaks against it; empty if nothing does."""
+    """One sentence for each reason for doubt; empty if there is none."""
     agreement: tuple[Agreement, ...]
     certain_percent: float | None
-    """Seconds of buckets that are certain; None without decisions from the log."""
+    """Percent of the buckets' seconds that are certain; None without decisions from the log."""
     lag_ms: int | None
-    """From the newest decision to the end of the stretch, or to the making of the report if that was earlier."""
+    """Time from the newest decision to the end of the period, or to the making of the report if that was earlier."""
     lines: int
     unreadable_lines: int
     late_requests: int
     gaps: int
-    """Stretches of a broker's log that the audit lacks."""
+    """Number of periods of a broker's log that the audit lacks."""
     sources: tuple[str, ...]
     """`log`, `jmx` or both."""
     delay_by_replay_ms: int | None = None
-    """Total delay in certain seconds; None where no broker's log says it."""
+    """Total delay in certain seconds; None if no broker's log contains it."""
     delay_by_brokers_ms: int | None = None
     """Total delay in the same seconds."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class BucketName:
-    """What a broker keeps a rate for, over all brokers. An empty part is not in the bucket; tags of a callback."""
+    """The names of a bucket, for which each broker measures a rate. An empty part does not belong to the bucket."""
 
     quota_type: str
     user: str
@@ -88,31 +88,31 @@ class BucketName:
 
 @dataclass(frozen=True, slots=True)
 class HurtBucket:
-    """Who was held back, and how long."""
+    """A throttled bucket, and how long it was throttled."""
 
     bucket: BucketName
     limit_per_s: float | None
-    """The smallest of the stretch, on one broker."""
+    """The smallest limit in the period, on one broker."""
     throttled_ms: int
-    """Sum of all throttles; from JMX 0."""
+    """Total delay; from JMX 0."""
     throttled_requests: int | None
-    """None where only the time is told: from JMX, or of a bucket that a tenant shares."""
+    """None if only the time is known: from JMX, or for a bucket that a tenant shares."""
     throttled_seconds: int
     """Seconds in which a throttle began or still ran, on any broker."""
     time_in_throttle_percent: float
-    """Those seconds as share of the stretch that the tables cover."""
+    """Those seconds as percent of the period that the tables cover."""
     worst_broker_id: int
     episodes: int
     peak_quota_used_percent: float | None
     clients: tuple[str, ...]
     """`user / client id` inside, at most 5."""
     shared_with: int = 0
-    """On a tenant's page: other users in the bucket. Where there are any, the numbers are the tenant's own."""
+    """On a tenant's page, the number of other users in the bucket. If it is not 0, the numbers are the tenant's own."""
 
 
 @dataclass(frozen=True, slots=True)
 class ThrottlePair:
-    """Seconds of buckets whose longest throttles were about these, by replay and by brokers, in ms; 0 is none."""
+    """The number of seconds with about these longest throttles by replay and by brokers (ms); 0 is no throttle."""
 
     replay_ms: float
     brokers_ms: float
@@ -122,33 +122,33 @@ class ThrottlePair:
 
 @dataclass(frozen=True, slots=True)
 class ThrottleSpread:
-    """How long the throttles of one user were, request by request, by brokers."""
+    """The throttle times of one user's requests, by brokers."""
 
     user: str
     requests: int
     throttled_ms: int
     percentiles_ms: tuple[int, ...]
-    """The percentiles 0 to 100."""
+    """The percentiles 0 to 100 of the throttle times."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeatMap:
-    """Highest percent of the quota, bucket x slot of time; break the colours at 80 and 100."""
+    """Highest percent of the quota, by bucket and slot of time; colours change at 80 and 100."""
 
     slot_ms: int
     slots: tuple[int, ...]
     buckets: tuple[BucketName, ...]
     quota_used_percent: tuple[tuple[float | None, ...], ...]
-    """A row a bucket, a value a slot, of certain seconds; None without one, without traffic or limit."""
+    """One row per bucket with one value per slot, from certain seconds; None without one, without traffic or limit."""
     uncertain_percent: tuple[tuple[float | None, ...], ...]
-    """The same of slots in which no second is certain."""
+    """The same for slots without a certain second."""
     left_out: int
     near: int
-    """Of all buckets, also those left out: the highest certain second was 80 to 100 % of the quota."""
+    """Buckets with their highest certain second at 80 to 100 % of the quota, including those left out."""
     over: int
-    """Of all buckets: it was above 100 %."""
+    """Buckets with their highest certain second above 100 %, including those left out."""
     near_unthrottled: int
-    """Of those at 80 % and more: never throttled."""
+    """Buckets at 80 % and more that were never throttled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,9 +158,9 @@ class PeriodBucket:
     bucket: BucketName
     brokers: tuple[int, ...]
     limit_per_s: float | None
-    """The last one in force, on one broker."""
+    """The last limit in force, on one broker."""
     peak_quota_used_percent: float | None
-    """The highest certain second, of the limit in force then; None if no second is certain."""
+    """The highest certain second, in percent of the limit in force then; None if no second is certain."""
     throttled_ms: int
     """Total delay, by brokers where they logged it; from JMX 0."""
     throttled_requests: int | None
@@ -173,20 +173,20 @@ class PeriodBucket:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One bucket's rate beside its limit, which moves with its history. One broker: limits are each broker's own."""
+    """One bucket's rate beside its limit over time, on one broker: each broker applies the limit by itself."""
 
     bucket: BucketName
     broker_id: int
     slot_ms: int
     slots: tuple[int, ...]
     rate_per_s: tuple[float | None, ...]
-    """Highest of each slot."""
+    """Highest rate of each slot."""
     is_certain: tuple[bool, ...]
-    """Whether that second of the slot is certain; True without traffic."""
+    """Whether the second of that rate is certain; True without traffic."""
     limit_per_s: tuple[float | None, ...]
     throttled_ms: tuple[int, ...]
     rules: tuple[str, ...] = ()
-    """Entities that set its limit in the stretch."""
+    """Entities that set its limit in the period."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,9 +198,9 @@ class Talker:
     quota_type: str
     amount: int
     share_percent: float
-    """Of the cluster's amount of this type."""
+    """Percent of the cluster's amount of this type."""
     requests: int | None
-    """None where only JMX tells, as for the sum of throttles."""
+    """None if JMX is the only source, as for the sum of throttles."""
     mean_per_s: float
     peak_per_s: float
     observed_throttle_ms: int | None
@@ -229,13 +229,13 @@ class Skew:
     """Total delay by broker; from JMX 0."""
     max_to_mean: float
     cluster_limit_per_s: float | None
-    """Limit x brokers that saw it: those that lead the client's partitions."""
+    """Limit x brokers that saw the bucket: those that lead the client's partitions."""
     with_one_more_broker_per_s: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """Throttles by brokers in two stretches of one length, before a change and after it; times in ms."""
+    """Throttles by brokers in two periods of one length, before and after a change; times in ms."""
 
     length_ms: int
     delay_before_ms: int
@@ -256,14 +256,14 @@ class Change:
     what: str
     """`edit`, `enforcement applied`, `override applied`, `restored`, ..."""
     by: str
-    """Policy or person with the reason, where known; else empty."""
+    """Policy or person with the reason, if known; else empty."""
     effect: Effect | None = None
-    """None where no decision was made under it, as under a new quota that nobody has met."""
+    """None if no decision was made under the quota, such as a new quota without clients."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unprotected:
-    """Traffic that no rule meters as its owner may think: from the findings."""
+    """Traffic that is not metered as its owner may expect: from the findings."""
 
     kind: str
     """UNMETERED, SHARED_BUCKET, EMPTY_CLIENT_ID, ..."""
@@ -275,7 +275,7 @@ class Unprotected:
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """Another thing that would help, with what to run where there is a command for it."""
+    """Another remedy, with its command if there is one."""
 
     text: str
     command: str = ""
@@ -283,40 +283,40 @@ class Alternative:
 
 @dataclass(frozen=True, slots=True)
 class Recommendation:
-    """One thing to do, as a quota where it is one."""
+    """One thing to do, such as a change of a quota."""
 
     entity: str
-    """Canonical name of the entity; empty where it is no quota."""
+    """Canonical name of the entity; empty if it is no change of a quota."""
     key: str
     present: float | None
     recommended: float | None
     reason: str
     command: str
-    """What to run, dry; empty where there is no command for it."""
+    """Command of a dry run; empty if there is none."""
     title: str = ""
-    """What to do, where it is no quota of an entity."""
+    """What to do, if it is no change of a quota."""
     delay_ms: int = 0
-    """Total delay of the bucket that it is about, by brokers: what is behind the card."""
+    """Total delay of the bucket that it is about, by brokers (ms)."""
     cause: str = ""
     confidence: str = ""
     """`low`, `fair` or `good`, and why."""
     expected: str = ""
-    """What the value would have done to the recorded requests."""
+    """The effect that the value would have had on the recorded requests."""
     headroom: str = ""
-    """What the value leaves above the use."""
+    """The part of the value above the use."""
     alternatives: tuple[Alternative, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """Request time that a broker has: (io + network threads) x 100 %."""
+    """Request time of a broker: (io + network threads) x 100 %."""
 
     broker_id: int
     io_threads: int
     network_threads: int
     percent: float
     used_percent: float | None
-    """Mean of the request time charged; None where it is not measured."""
+    """Mean of the charged request time; None if it is not measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,9 +329,9 @@ class AuditReport:
     hurt_left_out: int = 0
     throttle_pairs: tuple[ThrottlePair, ...] = ()
     throttle_spreads: tuple[ThrottleSpread, ...] = ()
-    """The most total delay first."""
+    """Users with the most total delay first."""
     heat: tuple[HeatMap, ...] = ()
-    """One a quota type."""
+    """One heat map per quota type."""
     lines: Sequence[Line] = ()
     talkers: tuple[Talkers, ...] = ()
     skew: Sequence[Skew] = ()
@@ -343,6 +343,6 @@ class AuditReport:
     recommendations_left_out: int = 0
     capacity: Sequence[Capacity] = ()
     buckets: Sequence[PeriodBucket] = ()
-    """Every bucket with a limit: nothing is cut."""
+    """Every bucket with a limit: the list is not cut."""
     notes: tuple[str, ...] = field(default=())
-    """What else has to be known to read it, one sentence each."""
+    """Other facts that a reader needs, one sentence each."""

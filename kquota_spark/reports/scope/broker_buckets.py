@@ -1,4 +1,4 @@
-"""The bucket of a broker, as rows of tables name it, and its amounts as rates in the unit of the limit."""
+"""The bucket of a broker, as rows of tables identify it, and its amounts as rates in the unit of the limit."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kquota_spark.model.replay.request_replay import US_PER_PERCENT
 
 
 class BucketKey(NamedTuple):
-    """Which bucket of which broker; `tags` are a callback's as JSON, empty without one."""
+    """The key of a bucket on a broker; `tags` are a callback's as JSON, empty without one."""
 
     cluster_id: str
     broker_id: int
@@ -21,7 +21,7 @@ class BucketKey(NamedTuple):
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> BucketKey:
-        """The key of a row of buckets."""
+        """The key of a row that identifies a bucket."""
         return cls(
             row["cluster_id"],
             row["broker_id"],
@@ -33,11 +33,11 @@ class BucketKey(NamedTuple):
 
 
 def rate_of(quota_type: str, amount: float, seconds: float) -> float:
-    """A mean rate in the unit of the limit: request time is counted in microseconds, and limited in percent."""
+    """The mean rate in the unit of the limit: request time is counted in microseconds, and limited in percent."""
     unit = US_PER_PERCENT if quota_type == QuotaType.REQUEST else 1
     return amount / unit / seconds
 
 
 def amount_per_rate(quota_type: str = "quota_type") -> str:
-    """SQL: the amount in a second that is a rate of 1; the quota type is SQL too."""
+    """SQL text of the amount per second that is a rate of 1; `quota_type` is SQL text, too."""
     return f"if({quota_type} = '{QuotaType.REQUEST}', {US_PER_PERCENT}, 1)"

@@ -1,4 +1,4 @@
-"""Which stretch of time a report is about, as people write it. Days are those of UTC, as in the tables."""
+"""The period of a report, as people write it. Days are UTC days, as in the tables."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ class Period(NamedTuple):
 
 
 def parse_period(text: str, now_ms: int) -> Period:
-    """The stretch that a text names.
+    """The period that a text describes.
 
     Args:
         text: `day` is yesterday, `week` the last seven whole days before today, `today` all until now, `last:2h` the
             two hours before now. `FROM..TO` is between two ISO dates, both days as a whole, or times in UTC.
-        now_ms: what the words are relative to, epoch ms.
+        now_ms: the present time, to which the words are relative, epoch ms.
 
     Raises:
-        ValueError: it is nothing of that kind, or empty; the message says what is expected.
+        ValueError: the text is no such period, or an empty one; the message contains what is expected.
     """
     try:
         found = _parsed(text.strip(), now_ms)

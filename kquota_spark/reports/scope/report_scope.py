@@ -1,8 +1,8 @@
-"""What all parts of the report look at: one cluster, one stretch, and on a tenant's page only what is the tenant's own.
+"""The data that all parts of the report read: one cluster, one period, and for a tenant only the tenant's own data.
 
-Opens the tables and puts views over them that every part reads: `judged` over decisions, `used` over usage, and
-`slots`, the one pass over all decisions, a row for each bucket, broker and slot of time; `places` adds the slots up.
-What the log tells counts; rows from JMX only where a broker's log tells nothing of that type of quota.
+This module opens the tables and creates views over them: `judged` over decisions and `used` over usage. `slots` is the
+one pass over all decisions, with one row per bucket, broker and slot of time. `places` adds the slots up. Rows from the
+log count. Rows from JMX count only if the broker's log has no rows of that quota type.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TABLES_IF_THERE = (
     "violations", "quota_rules", "quota_changes", "enforcement_log", "log_gaps", "broker_configs",
 )  # fmt: skip
 _BEFORE_MS = 600_000
-"""With rows of the last ten minutes before it, the tables cover a stretch from its beginning."""
+"""Time before the period that is read as well (ms): with rows in it, the tables cover the period from its beginning."""
 
 _VARIABLES = "set variable report_{name} = ?"
 _IN_STRETCH = """cluster_id = getvariable('report_cluster')
@@ -38,7 +38,7 @@ _TOLD = (
 )
 _ONE_SOURCE = f"{FROM_LOG} or (broker_id, quota_type) not in (from told_by_{{table}})"
 _MOST_NAMES = 20
-"""So many users a decision names; a client id's bucket that is full of names may hold others."""
+"""Maximum number of users in a decision; a client id's bucket with so many names may contain others."""
 # A bucket with another user's tag is not the tenant's.
 _MINE = f"""
 create temp table mine as
@@ -58,7 +58,7 @@ with found as (
 select {BUCKET}, count(name) filter (name <> getvariable('report_tenant')) as shared_with
 from own left join names using ({BUCKET}) group by all
 """  # noqa: S608 - names of ours
-# A second of requests that came late is a row without a verdict, beside the one that was judged before.
+# Late requests of a second are a row without a verdict, beside the row that was judged before.
 _JUDGED = f"""
 create temp view judged as
 select * exclude (bucket_tags), coalesce(bucket_tags, '') as bucket_tags, epoch_ms(decisions.second) as second_ms,
@@ -130,49 +130,49 @@ select distinct cluster_id from usage where cluster_id <> ? and usage.second >= 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Opened tables with the views, and the stretch of them that holds anything. Times are epoch ms."""
+    """Opened tables with the views, and the part of the period that has data. Times are epoch ms."""
 
     tables: Tables
     cluster_id: str
     asked: Period
     covered: Period
-    """What of it the tables know: seconds from the first to the last one of any client."""
+    """The part of it that the tables cover: from the first to the last second of any client."""
     slot_ms: int
     tenant: str | None
     top: int
 
     @property
     def covered_seconds(self) -> int:
-        """Length of the covered stretch; a part of a second counts as one."""
+        """Length of the covered period; a part of a second counts as one."""
         return -(-(self.covered.to_ms - self.covered.from_ms) // 1_000)
 
     @property
     def covered_percent(self) -> float:
-        """The covered stretch as share of the one asked for."""
+        """The covered period as percent of the requested one."""
         return 100 * self.covered_seconds * 1_000 / (self.asked.to_ms - self.asked.from_ms)
 
     @property
     def slots(self) -> tuple[int, ...]:
-        """Starts of the slots that the covered stretch touches."""
+        """Starts of the slots that the covered period touches."""
         return tuple(slots_of(self.covered, self.slot_ms))
 
     def rows(self, sql: str, *parameters: object) -> list[dict[str, Any]]:
-        """The rows of a query."""
+        """The rows of a query, as dictionaries."""
         return self.tables.query(sql, parameters).dicts()
 
 
 def open_scope(tables: Tables, settings: Settings, asked: Period, *, tenant: str | None, top: int) -> Scope:
-    """Open what every part needs.
+    """Open the tables and create the views that every part needs.
 
     Args:
-        tables: nothing of them is opened yet.
+        tables: with no table opened yet.
         settings: the cluster.
-        asked: the period.
-        tenant: a user whose rows alone are seen; None for all.
+        asked: the requested period.
+        tenant: a user, to see only this user's rows; None for all.
         top: maximum rows of a list.
 
     Raises:
-        UserError: there is nothing in the stretch, or a table is missing or cannot be read.
+        UserError: the period has no data, or a table is missing or cannot be read.
     """
     for name in ("usage", "decisions"):
         tables.open(name, asked.from_ms - _BEFORE_MS)
@@ -194,13 +194,13 @@ def bucket_of(row: dict[str, Any]) -> BucketName:
 
 
 def slot_length_ms(period: Period) -> int:
-    """The shortest plain length of time of which at most 96 slots, beginning at round times, hold the stretch."""
+    """The shortest slot length (ms) with which at most 96 slots, beginning at round times, cover the period."""
     lengths = [1_000 * length_s for length_s in SLOT_LENGTHS_S]
     return next((length for length in lengths if len(slots_of(period, length)) <= MOST_SLOTS), lengths[-1])
 
 
 def slots_of(period: Period, slot_ms: int) -> range:
-    """Starts of the slots that a stretch touches."""
+    """Starts of the slots that a period touches, epoch ms."""
     return range(period.from_ms // slot_ms * slot_ms, period.to_ms, slot_ms)
 
 
@@ -233,7 +233,7 @@ def _covered(tables: Tables, settings: Settings, asked: Period) -> Period:
     is_older, newest_ms = tables.query(_OF_CLUSTER, [asked.from_ms * 1_000, settings.cluster_id]).rows[0]
     if not found:
         raise UserError(_nothing(tables, settings, asked))
-    # What was judged counts; usage that nothing has judged yet is not covered.
+    # Judged seconds count. Usage that is not judged yet is not covered.
     last_ms = found[0][1]
     return Period(
         asked.from_ms if is_older else min(first_ms for first_ms, _ in found),

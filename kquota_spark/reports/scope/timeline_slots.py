@@ -1,7 +1,7 @@
-"""One client's bucket over a stretch of time: what it used, which limit held, and where it was throttled, by slots.
+"""One client's bucket over a period, by slots: what it used, which limit held, and where it was throttled.
 
-A client is in one bucket at a time, but rules come and go, so it may be in several over a stretch: all of them are one
-line. Where no quota governed it there are no decisions; what `usage` tells fills these slots.
+A client is in one bucket at a time. But rules come and go, so it may be in several over a period: all of them are one
+line. Where no quota governed the client there are no decisions, and `usage` fills these slots.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ limit {_MOST_BUCKETS}
 """  # noqa: S608 - names and numbers of ours
 _OF_BUCKET = """(cluster_id = ? and broker_id = ? and quota_type = ? and bucket_user = ? and bucket_client_id = ?
   and coalesce(bucket_tags, '') = ?)"""
-# Rows without a request only count late ones. In the second of a change the bucket with the client inside counts.
+# Rows without requests only count late ones. In a second of two buckets, the one with the client inside counts.
 _SECONDS = """
 seconds as (
   select *, epoch_ms(second) as second_ms from decisions
@@ -64,14 +64,14 @@ group by all order by sum(amount) desc, broker_id, quota_type
 
 
 class Identity(NamedTuple):
-    """Who is asked for; a user, a client id or both. Without a cluster the tables hold one only."""
+    """The requested client: a user, a client id or both. Without a cluster, the tables must have only one."""
 
     user: str | None
     client_id: str | None
     cluster_id: str | None = None
 
     def inside(self) -> tuple[str, list[object]]:
-        """Condition on `decisions`: the bucket is of these names, or had them inside."""
+        """Condition on `decisions`, with its values: the bucket has these names, or had them inside."""
         return _all_of(
             {
                 "cluster_id = ?": self.cluster_id,
@@ -81,14 +81,14 @@ class Identity(NamedTuple):
         )
 
     def sent(self) -> tuple[str, list[object]]:
-        """Condition on `usage`."""
+        """Condition on `usage`, with its values."""
         return _all_of(
             {"cluster_id = ?": self.cluster_id, '"user" = ?': self.user, "client_id = ?": self.client_id}
         )
 
 
 def _all_of(parts: Mapping[str, str | None]) -> tuple[str, list[object]]:
-    """The conditions that have a value, and it as often as they ask for it."""
+    """The conditions that have a value, joined, and each value as often as its condition needs it."""
     given = {sql: value for sql, value in parts.items() if value is not None}
     return " and ".join(given), [value for sql, value in given.items() for _ in range(sql.count("?"))]
 
@@ -101,7 +101,7 @@ class Place(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A bucket that a client was in, and how long its throttles in the stretch were together."""
+    """A bucket that a client was in, with its total delay in the period."""
 
     key: BucketKey
     throttled_ms: int
@@ -110,19 +110,19 @@ class Found(NamedTuple):
 
     @property
     def place(self) -> Place:
-        """Where it is."""
+        """The broker and quota type of the bucket."""
         return Place(self.key.broker_id, self.key.quota_type)
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One part of the axis.
+    """One part of the time axis.
 
     Attributes:
-        from_ms: its start.
-        rate_per_s: the highest rate that the broker measured; from `usage` the mean. None where there is no row.
-        limit_per_s: in force at its end; None where there was none or no row tells.
-        is_certain: every verdict in it is; None without decisions.
+        from_ms: its start, epoch ms.
+        rate_per_s: the highest rate that the broker measured; from `usage` the mean. None without a row.
+        limit_per_s: the limit in force at its end; None without a limit or without a row.
+        is_certain: whether every verdict in it is certain; None without decisions.
         source: log, jmx, or usage where no quota governed.
         is_muted: no request came while the longest throttle before it still ran.
     """
@@ -142,28 +142,28 @@ class Slot:
 
 
 def slot_ms(stretch: Period, most_slots: int) -> int:
-    """The shortest slot of which so many cover the stretch."""
+    """The shortest slot length (ms) with which `most_slots` slots cover the period."""
     length_ms = stretch.to_ms - stretch.from_ms
     fitting = (slot_s * 1_000 for slot_s in SLOT_LENGTHS_S if length_ms <= most_slots * slot_s * 1_000)
     return next(fitting, SLOT_LENGTHS_S[-1] * 1_000)
 
 
 def buckets_of(tables: Tables, who: Identity, stretch: Period) -> list[Found]:
-    """The buckets that a client was in, the most throttled first."""
+    """The buckets that a client was in during a period, the most throttled first."""
     inside, values = who.inside()
     rows = tables.query(_BUCKETS.format(inside=inside), [*stretch, *values]).rows
     return [Found(BucketKey(*row[:6]), *row[6:]) for row in rows]
 
 
 def used_at(tables: Tables, who: Identity, stretch: Period) -> dict[Place, int]:
-    """Where a client sent anything, the most first, and its first second there."""
+    """The places where a client sent anything, the most used first, with its first second there (epoch ms)."""
     sql, values = who.sent()
     rows = tables.query(_USED.format(who=sql), [*stretch, *values]).rows
     return {Place(*row[:2]): row[2] for row in rows}
 
 
 def seconds_sql(who: Identity, stretch: Period, keys: Sequence[BucketKey]) -> tuple[str, list[object]]:
-    """The common table expression `seconds` of these buckets, one row a second, and its values."""
+    """The common table expression `seconds` of these buckets, with one row per second, and its values."""
     inside, values = who.inside()
     buckets = " or ".join([_OF_BUCKET] * len(keys)) or "false"
     of_keys = [value for key in keys for value in key]
@@ -180,16 +180,16 @@ def slots_of(
     *,
     has_usage: bool = True,
 ) -> list[Slot]:
-    """Every slot of the stretch, in order; `decisions` and `usage` are opened.
+    """Every slot of the period, in order.
 
     Args:
         tables: with `decisions` and `usage` opened.
         who: the client.
-        stretch: what the slots cover.
+        stretch: the period that the slots cover.
         keys: buckets of the client, all at the place.
         place: broker and quota type.
-        length_ms: of a slot.
-        has_usage: slots without decisions show what the client sent at the place.
+        length_ms: length of a slot, ms.
+        has_usage: whether slots without decisions show what the client sent at the place.
     """
     sql, values = seconds_sql(who, stretch, keys)
     query = _SLOTS.format(seconds=sql)
@@ -208,7 +208,7 @@ def slots_of(
 def _used(
     tables: Tables, who: Identity, stretch: Period, place: Place, length_ms: int
 ) -> dict[int, dict[str, Any]]:
-    """What `usage` tells of each slot that it has rows of."""
+    """The use in each slot that has rows in `usage`, by slot number."""
     sent, of_sent = who.sent()
     used_sql = _USAGE.format(who=f"{sent} and broker_id = ? and quota_type = ?")
     found = tables.query(used_sql, [stretch.from_ms, length_ms, *stretch, *of_sent, *place]).dicts()

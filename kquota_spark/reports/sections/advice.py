@@ -1,4 +1,4 @@
-"""What is unprotected, what to do about it all, and how much request time brokers have."""
+"""Sections on unprotected traffic, on recommendations, and on the request time of brokers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOST_ADVICE = 50
 
 
 def unprotected_section(report: AuditReport) -> Section:
-    """Findings about traffic that no rule meters as its owner may think."""
+    """Findings about traffic that is not metered as its owner may expect."""
     count = len(report.unprotected) + report.unprotected_left_out
     columns = (
         Column("severity", is_short=True),
@@ -78,7 +78,7 @@ def _advice(one: Recommendation) -> Advice:
     change = ""
     if one.key:
         present, recommended = (words.rate_cell(kind, value) for value in (one.present, one.recommended))
-        # Without a value there is only something to run where a quota is to go.
+        # Without a recommended value, only the removal of a quota has a command.
         is_change = one.recommended is not None or one.command
         change = (
             f"{one.key} {present.text} → {recommended.text}" if is_change else f"{one.key} {present.text}"
@@ -101,7 +101,7 @@ def _advice(one: Recommendation) -> Advice:
 
 
 def capacity_section(report: AuditReport) -> Section:
-    """Threads of each broker, and how much of their time requests took."""
+    """Threads of each broker, and the part of their time that requests took."""
     columns = Column.numbers(
         "broker", "I/O threads", "network threads", "request time there is", "charged on average", "share"
     )

@@ -1,4 +1,4 @@
-"""All buckets of the period: a table of the first, and every one of them as an index that a browser searches."""
+"""All buckets of the period: a table of the first ones, and an index of all for a search in the browser."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def buckets_section(report: AuditReport) -> Section:
 
 
 def bucket_index(report: AuditReport) -> dict[str, Any]:
-    """Every bucket in columns, which pack better than rows: shown texts, numbers to sort by, names to search in."""
+    """Every bucket in columns, which compress better than rows: texts to show, numbers to sort by, names to search."""
     found = report.buckets
     cells = [_cells(report, one) for one in found]
     return {
@@ -57,7 +57,7 @@ def bucket_index(report: AuditReport) -> dict[str, Any]:
 
 
 def _numbers(found: Sequence[PeriodBucket]) -> list[list[float | None]]:
-    """Total delay, throttled requests, peak, headroom, limit."""
+    """Columns to sort by: total delay, throttled requests, peak, headroom, limit."""
     return [
         [one.throttled_ms for one in found],
         [one.throttled_requests for one in found],
@@ -68,7 +68,7 @@ def _numbers(found: Sequence[PeriodBucket]) -> list[list[float | None]]:
 
 
 def _headroom(one: PeriodBucket) -> float | None:
-    """Percent of the limit that was left at the peak; None where the peak is not known or above the limit."""
+    """Percent of the limit that was left at the peak; None if the peak is unknown or above the limit."""
     peak = words.finite(one.peak_quota_used_percent)
     return None if peak is None or peak > LIMIT_PERCENT else LIMIT_PERCENT - peak
 

@@ -21,7 +21,7 @@ _COLUMNS = (
 
 
 def changes_section(report: AuditReport) -> Section:
-    """A timeline with a row an entity, and the table."""
+    """A timeline with one row per entity, and the table of changes."""
     is_own = report.head.tenant is not None
     count = len(report.changes) + report.changes_left_out
     lead = (
@@ -44,14 +44,14 @@ def quota_type_of(key: str) -> str:
 
 
 def direction(change: Change) -> str:
-    """`set`, `removed`, `raised`, `lowered` or `kept`."""
+    """The kind of a change: `set`, `removed`, `raised`, `lowered` or `kept`."""
     if change.before is None or change.after is None:
         return "set" if change.after is not None else "removed"
     return "raised" if change.after > change.before else "lowered" if change.after < change.before else "kept"
 
 
 def change_text(change: Change) -> str:
-    """When, what, from which value to which, and the total delay on both sides."""
+    """A change in words: its time and kind, the values before and after, and the total delay before and after."""
     return f"{moment(change.at_ms)}: {change.what}, {_step(change)}{_told(change)}"
 
 
@@ -75,7 +75,7 @@ def _timeline(report: AuditReport) -> Block:
             for change in drawn
         ],
     }
-    # A tenant is not told who made a change.
+    # A tenant's page does not show the author of a change.
     columns = _COLUMNS if report.head.tenant is None else _COLUMNS[:-1]
     rows = (
         (
@@ -101,7 +101,7 @@ def _timeline(report: AuditReport) -> Block:
 
 
 def _extent(report: AuditReport) -> tuple[int, int]:
-    """What the heat maps show, so that both stand under each other, and every change."""
+    """Start and end of the time axis (epoch ms): that of the heat maps, so that both align, and every change."""
     times = [change.at_ms for change in report.changes]
     slots = [slot for heat in report.heat for slot in (heat.slots[0], heat.slots[-1] + heat.slot_ms)]
     if not slots:

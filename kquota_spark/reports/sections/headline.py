@@ -1,4 +1,4 @@
-"""The three facts that matter, as one sentence and as three numbers."""
+"""The three most important facts, as one sentence and as three numbers."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _gravest(report: AuditReport) -> str:
     if not report.unprotected:
         return "every rule meters what it names"
     high = sum(one.severity == "high" for one in report.unprotected)
-    # The gravest stand first: where all that are shown are, those left out may be too.
+    # The most severe findings come first. If all shown ones are severe, those left out may be as well.
     some = "at least " if high == len(report.unprotected) and report.unprotected_left_out else ""
     return f"{some}{high:,} grave" if high else "none grave"
 

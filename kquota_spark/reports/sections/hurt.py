@@ -1,4 +1,4 @@
-"""Who was throttled, and for how long."""
+"""Which clients were throttled, and for how long."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kquota_spark.reports.sections.parts import Block, Cell, Chart, Column, Sect
 _MOST_BARS = 20
 _MOST_PANELS = 9
 _MOST_PERCENT = 300.0
-"""What is higher goes out of its panel: one burst would flatten all others."""
+"""Maximum percent of the limit on a panel's axis. Higher values leave the panel: one burst would flatten all others."""
 _COLUMNS = (
     *words.BUCKET_COLUMNS,
     *Column.numbers("time throttled", "throttled requests", "total delay", "episodes"),
@@ -85,7 +85,7 @@ def _hover(one: HurtBucket) -> Iterator[str]:
 
 
 def _worst(report: AuditReport) -> Iterator[Block]:
-    """The buckets with the most total delay side by side; nothing for one alone, which has the chart of its rate."""
+    """The buckets with the most total delay side by side; nothing for one bucket, which has a chart of its rate."""
     throttled = (one for one in report.lines if sum(one.throttled_ms))
     lines = sorted(throttled, key=lambda one: -sum(one.throttled_ms))[:_MOST_PANELS]
     if len(lines) < 2:
@@ -128,7 +128,7 @@ def _worst(report: AuditReport) -> Iterator[Block]:
 
 
 def _spreads(report: AuditReport) -> Iterator[Block]:
-    """How long the throttles of single requests were, as steps that rise from 0 to 100 % of them."""
+    """The throttle times of single requests, as steps that rise from 0 to 100 % of the requests."""
     spreads = report.throttle_spreads
     if not spreads:
         return
@@ -165,7 +165,7 @@ def _percent(rate: float | None, limit: float | None) -> float | None:
 
 
 def _labels(report: AuditReport, shown: list[HurtBucket]) -> list[str]:
-    """Names, with the quota type where one name stands for two buckets."""
+    """The names of the buckets, with the quota type where two buckets have the same name."""
     names = [_name(report, one) for one in shown]
     return [
         name if names.count(name) == 1 else f"{name}, {words.type_word(one.bucket.quota_type)}"

@@ -1,4 +1,4 @@
-"""Who is near the limit: the heat map of percent of quota, and rates beside their limits."""
+"""Which buckets are near the limit: heat maps of the percent of the quota, and rates beside their limits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kquota_spark.reports.sections.parts import Block, Cell, Chart, Column, Sect
 from kquota_spark.reports.timeline.top_buckets import LIMIT_PERCENT, NEAR_PERCENT
 
 BANDS = (50.0, NEAR_PERCENT, LIMIT_PERCENT, 150.0)
-"""Where the colours of the heat map change; each value belongs to the band below, except 50 and 80 to that above."""
+"""Percent where the colours of the heat map change; each value belongs to the band below, 50 and 80 to that above."""
 _UNCERTAIN_BAND = 5
 _MOST_LINES = _MOST_HEAT_ROWS = 40
 
@@ -28,7 +28,7 @@ def band(percent: float) -> int:
 
 
 def limits_section(report: AuditReport) -> Section:
-    """One heat map a quota type, then the rate of each bucket beside its limit."""
+    """One heat map per quota type, then the rate of each bucket beside its limit."""
     is_own = report.head.tenant is not None
     near, over = near_and_over(report)
     heats = [heat for heat in report.heat if heat.buckets]
@@ -46,7 +46,7 @@ def limits_section(report: AuditReport) -> Section:
 
 
 def near_and_over(report: AuditReport) -> tuple[int, int]:
-    """Buckets whose highest second was 80 to 100 % of the quota, and beyond; also those that are in no heat map."""
+    """How many buckets had their highest second at 80 to 100 % of the quota, and above; also those in no heat map."""
     return sum(heat.near for heat in report.heat), sum(heat.over for heat in report.heat)
 
 
@@ -64,7 +64,7 @@ def _lead(near: int, over: int, *, is_empty: bool, is_own: bool) -> str:
 
 
 def _of_shared(report: AuditReport) -> str:
-    """On a tenant's page: others' numbers are in such a bucket, so it is in no heat map."""
+    """A sentence about shared buckets on a tenant's page: they contain others' numbers, so they are in no heat map."""
     shared = sum(one.shared_with > 0 for one in report.hurt)
     return (
         f" {words.counted(shared, 'bucket that you share was', 'buckets that you share were')} over the limit."
@@ -131,7 +131,7 @@ def _heat_rows(report: AuditReport, heat: HeatMap) -> Iterator[tuple[Cell, ...]]
 
 
 def _near(report: AuditReport) -> Iterator[Block]:
-    """Buckets whose highest certain second was at 80 to 100 % of its limit, the fullest first."""
+    """Buckets with their highest certain second at 80 to 100 % of the limit, the fullest first."""
     near = [
         (percent, one)
         for one in report.buckets

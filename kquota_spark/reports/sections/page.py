@@ -1,4 +1,4 @@
-"""Which sections a page has, in which order; the last tells what the numbers are, and what made the page."""
+"""The sections of a page in their order; the last one defines the numbers, and shows how the page was made."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _DEFINITIONS = {
 
 
 def page_of(report: AuditReport) -> Page:
-    """The whole page: for the cluster, for one tenant, or the first look where no quota is set."""
+    """The whole page: for the cluster, for one tenant, or the first report where no quota is set."""
     head = report.head
     sentence, facts = headline(report)
     whose = f"cluster {head.cluster_id}"
@@ -89,7 +89,7 @@ def _sections(report: AuditReport) -> Iterator[Section]:
         yield buckets_section(report)
     yield usage_section(report)
     yield changes_section(report)
-    # Findings and threads are the operator's: they tell of others.
+    # Findings and threads are only for the operator, because they reveal other clients.
     if not is_own:
         yield unprotected_section(report)
     yield to_do_section(report)

@@ -1,4 +1,4 @@
-"""What a page is made of: sections of tiles, tables and charts. Texts are raw; whoever draws escapes them."""
+"""The parts of a page: sections of tiles, tables and charts. Texts are raw; the code that draws a page escapes them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from itertools import islice
 from typing import Any
 
 MOST_ROWS = 200
-"""Of one table: a page stays a page with 10,000 clients; CSV and JSON carry all that was gathered."""
+"""Maximum rows of one table, so that a page stays short with 10,000 clients; CSV and JSON contain all gathered rows."""
 
 
 class Tone(Enum):
-    """How something stands; a drawing adds a word or a sign, never a colour alone."""
+    """How good or bad a value is; a drawing adds a word or a sign, never a colour alone."""
 
     PLAIN = "plain"
     GOOD = "good"
@@ -23,7 +23,7 @@ class Tone(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """One number with its name and what it is made of."""
+    """One number with its name and its parts."""
 
     title: str
     value: str
@@ -33,7 +33,7 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table; numbers are set to the right."""
+    """A column of a table; numbers are aligned right."""
 
     title: str
     is_number: bool = False
@@ -58,7 +58,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows under a caption; `left_out` says what is not in them."""
+    """Rows under a caption; `left_out` describes the rows that are missing."""
 
     caption: str
     columns: tuple[Column, ...]
@@ -78,7 +78,7 @@ class Chart:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One thing of a section: a heading where there are several, a sentence, a picture and its table."""
+    """One part of a section: a heading if there are several parts, a sentence, a picture and its table."""
 
     title: str
     note: str = ""
@@ -89,7 +89,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """One thing to do, with what to run; `facts` are names and values, `instead` other things with what to run."""
+    """One thing to do, with its command; `facts` are names and values, `instead` are other remedies with commands."""
 
     title: str
     change: str
@@ -101,7 +101,7 @@ class Advice:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One question with its answer in a sentence, and what the answer rests on."""
+    """One question with its answer in a sentence, and the evidence for it."""
 
     anchor: str
     short: str
@@ -135,7 +135,7 @@ def table_of(
     count: int,
     noun: str = "rows",
 ) -> Table:
-    """A table of the first `MOST_ROWS`; of `count` rows in all, those gathered or not, it says how many it lacks.
+    """A table of the first `MOST_ROWS` rows, with a note on how many of all `count` rows are missing.
 
     Args:
         caption: above the table.

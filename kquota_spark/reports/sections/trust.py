@@ -1,4 +1,4 @@
-"""May I trust this page: agreement with the brokers, lag, what could not be read, what is certain."""
+"""Whether the page can be trusted: agreement with the brokers, lag, unreadable lines, certain seconds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kquota_spark.reports.sections.parts import Block, Cell, Chart, Column, Sect
 from kquota_spark.reports.sections.words import count_cell, counted, in_order, sentence, share_text, type_word
 
 _ALIKE = 0.2
-"""A step of the picture is a fifth."""
+"""Maximum difference of two alike throttles, as a part of the broker's: one step of the picture is a fifth."""
 _LENGTHS = (
     ("none", 0.0, 0.5),
     ("below 10 ms", 0.5, 10.0),
@@ -25,9 +25,9 @@ _LEADS = {Trust.YES: "Yes:", Trust.WITH_CARE: "With care:", Trust.NO: "No:"}
 
 
 def trust_section(report: AuditReport) -> Section:
-    """Tiles, what speaks against the page, and agreement by quota type."""
+    """Tiles, the reasons for doubt, and agreement by quota type."""
     found = report.confidence
-    # A tenant's notes are about being throttled, and stand there.
+    # A tenant's notes are about being throttled, so they are in that section.
     notes = report.notes if report.head.tenant is None or report.head.is_first_look else ()
     covered = f"{share_text(report.head.covered_percent)} of the period is covered."
     return Section(
@@ -56,13 +56,13 @@ def _lead(found: Confidence) -> str:
 
 
 def agreement_percent(agreement: tuple[Agreement, ...]) -> float | None:
-    """Of all verdicts that could be compared; None without any."""
+    """Agreement in percent of all verdicts that could be compared; None without any."""
     judged = sum(one.judged for one in agreement)
     return 100.0 * sum(one.agreeing for one in agreement) / judged if judged else None
 
 
 def _precise(percent: float) -> str:
-    """Two digits; what is not all never reads as 100."""
+    """A percentage with two decimals; less than all is never shown as 100."""
     return "100 %" if percent == 100 else f"{min(percent, 99.99):.2f} %"
 
 
@@ -77,7 +77,7 @@ def _agreement(found: Confidence) -> Tile:
 
 
 def _delay(found: Confidence) -> list[Tile]:
-    """Milliseconds beside the verdicts; nothing where no request was throttled."""
+    """A tile with the total delay by brokers and by replay; none if no request was throttled."""
     brokers_ms, replay_ms = found.delay_by_brokers_ms, found.delay_by_replay_ms
     if not brokers_ms or replay_ms is None:
         return []
@@ -128,7 +128,7 @@ def _by_type(agreement: tuple[Agreement, ...]) -> Block:
 
 
 def _calibration(pairs: tuple[ThrottlePair, ...]) -> Iterator[Block]:
-    """The longest throttles of seconds, by replay and by brokers: a replay that is right stands on the line."""
+    """The longest throttles of seconds, by replay and by brokers: if both agree, their point is on the line."""
     if not pairs:
         return
     data = {"points": [[pair.brokers_ms, pair.replay_ms, pair.seconds, pair.is_certain] for pair in pairs]}

@@ -1,4 +1,4 @@
-"""Who used how much, how it is spread over brokers, and what limits of a broker mean for the cluster."""
+"""How much each client used, how it is spread over brokers, and what a broker's limits mean for the cluster."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MOST_BARS, _MOST_SPREADS, _MOST_BROKERS = 20, 20, 12
 
 
 def usage_section(report: AuditReport) -> Section:
-    """Top talkers of each type, the spread over brokers, the limits of the whole cluster."""
+    """The top talkers of each quota type, the spread over brokers, and the limits of the whole cluster."""
     is_own = report.head.tenant is not None
     blocks = [_talkers(report, of_type) for of_type in _with_traffic(report)]
     spread = sorted(report.skew, key=lambda one: -one.max_to_mean)
@@ -140,7 +140,7 @@ def _names(report: AuditReport, shown: Sequence[Skew]) -> list[str]:
 
 
 def _by_broker(report: AuditReport) -> Iterator[Block]:
-    """Bucket x broker: where a bucket meets its limit, and where it has room. Nothing with a single broker."""
+    """Buckets by brokers: where a bucket reaches its limit, and where it has headroom. Nothing with a single broker."""
     brokers = sorted({broker for one in report.skew for broker in one.used_per_s})
     shown = report.skew[:_MOST_SPREADS]
     if len(brokers) < 2:

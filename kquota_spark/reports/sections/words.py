@@ -44,7 +44,7 @@ def type_word(quota_type: str) -> str:
 
 
 def bucket_of(bucket: BucketName, head: Head) -> str:
-    """The bucket's name; on a tenant's own page as seen by the tenant."""
+    """The bucket's name; on a tenant's own page from the view of the tenant."""
     if head.tenant is None or bucket.tags:
         return bucket_text(bucket.user, bucket.client_id, bucket.tags)
     if bucket.user == head.tenant:
@@ -64,7 +64,7 @@ def client_of(user: str, client_id: str, head: Head) -> str:
 
 
 def entity_of(canonical: str) -> str:
-    """`user alice, client id etl`, `default of users`; the canonical name itself where it is none."""
+    """`user alice, client id etl`, `default of users`; the text itself if it is no canonical name of an entity."""
     try:
         entity = parse_entity(canonical)
     except ValueError:
@@ -106,30 +106,30 @@ def length(duration_ms: int) -> str:
 
 
 def of_the_stretch(head: Head) -> str:
-    """`of the day` where it is one and is known, else `of the time`."""
+    """`of the day` for one covered day, `of the time covered` for an uncovered period, else `of the time`."""
     if not head.is_covered:
         return "of the time covered"
     return "of the day" if head.to_ms - head.from_ms == _DAY_MS else "of the time"
 
 
 def is_sampled(found: Confidence) -> bool:
-    """Whether JMX alone tells: it knows nothing of traffic without a quota."""
+    """Whether JMX is the only source, which has no traffic without a quota."""
     return found.sources == ("jmx",)
 
 
 def done_word(quota_type: str) -> str:
-    """What was done with an amount: `252 MB produced`, `6 partitions changed`."""
+    """The word after an amount, as in `252 MB produced` or `6 partitions changed`."""
     done = {"produce": "produced", "fetch": "fetched", "controller_mutation": "partitions changed"}
     return done.get(quota_type, type_word(quota_type))
 
 
 def in_order(quota_type: str) -> int:
-    """Produce first, as people think of them; what is not known last."""
+    """The place of a quota type in a list: produce first, unknown types last."""
     return list(TYPE_WORDS).index(quota_type) if quota_type in TYPE_WORDS else len(TYPE_WORDS)
 
 
 def sentence(text: str) -> str:
-    """With a capital at the beginning and a full stop at the end."""
+    """The text with a capital letter at the beginning and a full stop at the end."""
     return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".")
 
 
@@ -139,7 +139,7 @@ def counted(count: int, noun: str, nouns: str = "") -> str:
 
 
 def share_text(percent: float) -> str:
-    """`41 %`, `3.2 %`; what is not nothing never reads as 0, what is not all never as 100."""
+    """`41 %`, `3.2 %`; more than nothing is never shown as 0, and less than all never as 100."""
     if 0 < percent < 0.1:
         return "< 0.1 %"
     if 99.9 < percent < 100:
@@ -148,12 +148,12 @@ def share_text(percent: float) -> str:
 
 
 def finite(value: float | None) -> float | None:
-    """The number, where JSON has one for it."""
+    """The number; None if JSON cannot contain it, such as infinity."""
     return value if value is not None and math.isfinite(value) else None
 
 
 def highest(row: Iterable[float | None]) -> float | None:
-    """The largest number of those that are known."""
+    """The largest known number; None if there is none."""
     return max((number for value in row if (number := finite(value)) is not None), default=None)
 
 
@@ -181,19 +181,19 @@ def amount_cell(quota_type: str, amount: int) -> Cell:
 
 
 def throttles_cell(throttled_ms: int | None) -> Cell:
-    """A total delay; `-` where there is none, or only JMX tells of the bucket, which knows no sum."""
+    """A total delay; `-` if there is none, or if JMX, which has no sums, is the only source of the bucket."""
     return Cell(person_ms(throttled_ms), exact=f"{throttled_ms:,} ms") if throttled_ms else Cell("-")
 
 
 def used_cell(percent: float | None) -> Cell:
-    """Percent of a quota, marked from 80 and above 100."""
+    """Percent of a quota, marked as near from 80 on and as over above 100."""
     if finite(percent) is None or percent is None:
         return Cell("-")
     return Cell(person_percent(percent), exact=f"{percent:.4f} %", tone=used_tone(percent))
 
 
 def used_tone(percent: float) -> Tone:
-    """Near from 80, over above 100."""
+    """The tone of a percent of a quota: near from 80 on, over above 100."""
     if percent > LIMIT_PERCENT:
         return Tone.OVER
     return Tone.NEAR if percent >= NEAR_PERCENT else Tone.PLAIN

@@ -1,4 +1,4 @@
-"""One client over a stretch of time, on one broker and of one quota type: slots and events on one axis."""
+"""One client over a period, on one broker and for one quota type: slots and events on one time axis."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class Timeline:
         who: the client.
         place: broker and quota type.
         keys: the buckets that it was in; empty where no quota governed it at any time.
-        from_ms: start of the first slot.
-        length_ms: of a slot.
-        slots: all of the stretch.
-        events: by time.
-        elsewhere: where it was seen besides, with its throttle there in ms; the most throttled first.
-        left_out: where only a user or only a client id is asked for: its other buckets at this place.
+        from_ms: start of the first slot, epoch ms.
+        length_ms: length of a slot, ms.
+        slots: all slots of the period.
+        events: in the order of time.
+        elsewhere: the other places where it was seen, with its total delay there in ms; the most throttled first.
+        left_out: its other buckets at this place, if only a user or only a client id is requested.
     """
 
     who: Identity
@@ -59,16 +59,16 @@ def timeline(
     most_slots: int,
     is_clipped: bool,
 ) -> Timeline | None:
-    """The timeline of a client where it was throttled most, or where asked for; None if it was not seen there.
+    """The timeline of a client at the requested place where it was throttled most; None if it was not seen there.
 
     Args:
-        tables: with `decisions` and `usage` opened for the stretch.
+        tables: with `decisions` and `usage` opened for the period.
         who: the client.
         stretch: the period.
         broker_id: None for any.
         quota_type: None for any.
         most_slots: maximum slots of the drawing.
-        is_clipped: begin where the client does.
+        is_clipped: whether to begin at the client's first second.
     """
     found, used = buckets_of(tables, who, stretch), used_at(tables, who, stretch)
     throttled_ms = dict.fromkeys([*(one.place for one in found), *used], 0)
@@ -88,7 +88,7 @@ def timeline(
 
 
 def bucket_timeline(tables: Tables, key: BucketKey, stretch: Period, most_slots: int) -> Timeline:
-    """The timeline of one bucket on one broker, from its first second in the stretch on.
+    """The timeline of one bucket on one broker, from its first second in the period on.
 
     Args:
         tables: with `decisions` opened.
@@ -116,7 +116,7 @@ def _drawn(
 ) -> Timeline:
     is_whole = who.user is not None and who.client_id is not None
     keys = here if is_whole else here[:1]
-    # One slot less, because the first begins at a whole number of slots.
+    # One slot less, because the first slot begins at a multiple of the slot length.
     length_ms = slot_ms(stretch, most_slots - 1)
     drawn = Period(stretch.from_ms // length_ms * length_ms, stretch.to_ms)
     slots = slots_of(tables, who, drawn, keys, place, length_ms, has_usage=has_usage)

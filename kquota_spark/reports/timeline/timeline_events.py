@@ -1,4 +1,4 @@
-"""What happened to one client's bucket: edits of its quotas, enforcement, limits that changed, episodes, gaps."""
+"""Events of one client's bucket: edits of its quotas, enforcement, changed limits, episodes, gaps."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kquota_spark.schema.harm import EPISODE_DELAY_MS, EPISODE_REQUESTS
 from kquota_spark.store.reading import Tables
 
 _EDIT_MS = 60_000
-"""An AlterClientQuotas request is that of an edit which is seen within this time."""
+"""Maximum time (ms) between an AlterClientQuotas request and its edit."""
 _STEPS = """
 with {seconds}, steps as (
   select second_ms, limit_per_s, rule, bucket_user, bucket_client_id, bucket_tags,
@@ -71,13 +71,13 @@ class Event:
     """Something that happened.
 
     Attributes:
-        time_ms: when; of an episode or a gap its start.
+        time_ms: its time, epoch ms; for an episode or a gap the start.
         kind: config, limit, enforcement, override, violation or gap.
-        what: in words; holds names as clients and operators gave them.
-        before: the value before, in the unit of the quota type; None where there was none.
+        what: description, with names as clients and operators gave them.
+        before: the value before, in the unit of the quota type; None if there was none.
         after: the value after, likewise.
-        by: who; None where the source does not tell.
-        until_ms: end of an episode or gap; None while it is open, and of what has no length.
+        by: the author; None if the source has none.
+        until_ms: end of an episode or gap, epoch ms; None while it is open, and for events without a length.
     """
 
     time_ms: int
@@ -90,7 +90,7 @@ class Event:
 
     @property
     def has_values(self) -> bool:
-        """Whether before and after say anything."""
+        """Whether `before` and `after` have a meaning."""
         return self.kind in ("config", "limit", "enforcement", "override")
 
 
@@ -102,7 +102,7 @@ def events_of(
     rules: Collection[str],
     key: str,
 ) -> list[Event]:
-    """All events of the stretch by time; `decisions` is opened, other tables that are not there tell none.
+    """All events of the period by time; missing tables, other than `decisions`, add none.
 
     Args:
         tables: with `decisions` opened.
@@ -110,7 +110,7 @@ def events_of(
         stretch: the period.
         keys: buckets, all on one broker and of one quota type.
         rules: names of the entities that governed them.
-        key: Kafka's of the quota type, e.g. `producer_byte_rate`.
+        key: Kafka's key of the quota type, e.g. `producer_byte_rate`.
     """
     if not keys:
         return []
@@ -136,10 +136,10 @@ def _rows(tables: Tables, table: str, sql: str, values: Sequence[object]) -> lis
 
 
 def _entities(who: Identity, keys: Sequence[BucketKey]) -> Iterator[str]:
-    """Whatever could have governed."""
+    """All entities that could have governed the client or its buckets."""
     for key in keys:
         user, client_id = who.user or key.user, who.client_id or key.client_id
-        # Without a user only a client id's own rules are meant: any user will do to walk past the others.
+        # Without a user, only rules of the client id alone are wanted; those of the placeholder user are filtered out.
         yield from (
             str(entity) for entity in candidates(user or "-", client_id) if user or entity.user is None
         )
@@ -164,7 +164,7 @@ def _config(
 
 
 def _editor(requests: Sequence[Mapping[str, Any]], edit: list[object], time_ms: int) -> str | None:
-    """Who asked a broker for an edit; a write to ZooKeeper has no sender."""
+    """The user and client id that asked a broker for an edit; None if unknown: a write to ZooKeeper has no sender."""
     for row in reversed(requests):
         is_near = -1_000 <= time_ms - row["time_ms"] < _EDIT_MS
         if is_near and edit in json.loads(row["altered_quotas"]):

@@ -1,9 +1,9 @@
-"""What quota buckets do now: the last minute of `decisions`, one row per bucket; and one bucket from near.
+"""What quota buckets do now: the last minute of `decisions` with one row per bucket, and the details of one bucket.
 
 "Now" is the newest second of the table: tables of yesterday show their last minute. A bucket has a row only for seconds
-with requests; without one for ten seconds its rate is 0, because the broker's samples have run out by then.
+with requests. Without one for ten seconds its rate is 0, because the broker's samples have expired by then.
 
-A limit holds on each broker, so a bucket has figures per broker. One row per bucket shows those of its worst broker.
+A limit applies on each broker, so a bucket has figures per broker. One row per bucket shows those of its worst broker.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from kquota_spark.schema import harm
 from kquota_spark.store.reading import Tables
 
 WINDOW_S = 60
-"""Seconds that are looked at."""
+"""Period that is read (s)."""
 RECENT_S = 10
-"""Seconds that means and sums are taken over."""
+"""Period of means and sums (s)."""
 NEAR_PERCENT, LIMIT_PERCENT = 80.0, 100.0
-"""Where a client is near its limit, and beyond which a broker throttles (KIP-13: above 100 only)."""
+"""Percent of the limit from which on a client is near it, and above which a broker throttles (KIP-13)."""
 _MOST_NAMES = 20
 _BUCKET = "cluster_id, quota_type, bucket_user, bucket_client_id, tags"
 _KEY = f"{_BUCKET}, broker_id"
@@ -34,11 +34,11 @@ COLUMNS = (
 )  # fmt: skip
 """Columns of a row, in the order of JSON and CSV; `used_percents` are the last 60 seconds, null without requests.
 
-`broker_id` is the worst of so many `brokers`. `throttled_ms` is the total delay of the last ten seconds,
-`throttled_seconds` the time throttled of these.
+`broker_id` is the worst one, and `brokers` the number of brokers. `throttled_ms` is the total delay in the last ten
+seconds, and `throttled_seconds` the time throttled in them.
 """
 
-# Rows without a request only count late ones: their bucket was judged further before they came.
+# Rows without requests only count late ones, which came after later seconds of their bucket had been judged.
 _RECENT = f"""
 recent as materialized (
   select *, coalesce(bucket_tags, '') as tags,
@@ -101,7 +101,7 @@ from decisions
 where epoch_ms(second) > ? - {WINDOW_S * 1_000} and coalesce(requests, 1) > 0 and {_OF_BUCKET}
 order by decisions.second desc
 """  # noqa: S608 - names and numbers of ours
-# `usage` knows no buckets: a client is inside where its names were in the bucket in that very second.
+# `usage` has no buckets: a client is inside if the bucket contained its names in the same second.
 _CLIENTS = f"""
 with inside as (
   select second, users, client_ids from decisions where epoch_ms(second) > $1 - {WINDOW_S * 1_000} and
@@ -126,7 +126,7 @@ from violations where {_OF_BUCKET} order by violations.start_time desc limit ?
 
 
 class SortBy(Enum):
-    """What buckets are ordered by; the value is what people call it."""
+    """The order of buckets; the value is its name for users."""
 
     USED = "used"
     RATE = "rate"
@@ -142,11 +142,11 @@ _ORDER = {
     SortBy.NAME: (("lower(concat_ws('/', bucket_user, bucket_client_id, tags))", False),),
     SortBy.BROKER: (("broker_id", False), ("quota_type", False)),
 }
-"""Expressions, and whether the largest comes first."""
+"""SQL expressions of each order, each with whether the largest comes first."""
 
 
 class Where(NamedTuple):
-    """A where clause of ours, empty for all rows, and the values for its `?`: a bucket is in if a row of it is."""
+    """A where clause of ours, empty for all rows, and the values for its `?`; one matching row includes a bucket."""
 
     sql: str
     values: Sequence[object]
@@ -157,10 +157,10 @@ class TopBuckets:
     """The first buckets of an order, and how many there are.
 
     Attributes:
-        rows: by the names of `COLUMNS`.
-        total: rows that match.
-        near: of these, at 80 % of their limit or more on some broker.
-        over_limit: of these, over it.
+        rows: dictionaries with the names of `COLUMNS`.
+        total: number of matching rows.
+        near: number of these at 80 % of their limit or more on some broker.
+        over_limit: number of these above their limit.
     """
 
     rows: list[dict[str, Any]]
@@ -181,17 +181,17 @@ def top_buckets(
 ) -> TopBuckets:
     """The buckets of the minute that ends with `newest_ms`.
 
-    The worst broker of a bucket is the first in the order; where the order is of names or brokers, that with the
-    largest part of the limit in use.
+    The worst broker of a bucket is the first in the order. If the order is by names or brokers, it is the broker where
+    the largest part of the limit is used.
 
     Args:
         tables: with `decisions` opened for that minute.
-        newest_ms: start of its last second.
-        where: on columns of `decisions`.
+        newest_ms: start of its last second, epoch ms.
+        where: condition on columns of `decisions`.
         sort: what comes first, or with `is_reversed` last.
-        is_reversed: turn the order around.
+        is_reversed: whether to reverse the order.
         is_per_broker: one row per bucket and broker.
-        limit: at most so many rows; None for all.
+        limit: maximum rows; None for all.
     """
     is_of_figures = sort in (SortBy.USED, SortBy.RATE, SortBy.DELAY)
     sql = _TOP.format(
@@ -230,8 +230,8 @@ def time_throttled_s(seconds: Iterable[Mapping[str, Any]], last_s: int) -> int:
     """Seconds in which a throttle began or still ran: the time throttled, as reports count it.
 
     Args:
-        seconds: of one bucket on one broker, with `age_s`, `is_throttled` and `longest_ms`.
-        last_s: only those younger than this.
+        seconds: rows of one bucket on one broker, with `age_s`, `is_throttled` and `longest_ms`.
+        last_s: only seconds younger than this count, s.
     """
     held = set[int]()
     for second in seconds:
@@ -247,17 +247,24 @@ def bucket_seconds(tables: Tables, key: BucketKey, newest_ms: int) -> list[dict[
 
 
 def bucket_clients(tables: Tables, key: BucketKey, newest_ms: int, limit: int) -> list[dict[str, Any]]:
-    """Who was inside a bucket in that minute, most used first; nobody where only JMX tells of it."""
+    """The clients inside a bucket in the last minute, most used first; none if JMX is the bucket's only source.
+
+    Args:
+        tables: with `decisions` and `usage` opened for that minute.
+        key: the bucket and its broker.
+        newest_ms: start of the minute's last second, epoch ms.
+        limit: maximum rows.
+    """
     return tables.query(_CLIENTS, [newest_ms, *key, limit]).dicts()
 
 
 def bucket_episodes(tables: Tables, key: BucketKey, limit: int) -> list[dict[str, Any]]:
-    """The episodes of a bucket, newest first; none where the audit has written no such table."""
+    """The episodes of a bucket, newest first; none if the audit has not written the table `violations`."""
     return tables.query(_EPISODES, [*key, limit]).dicts() if tables.open_if_there("violations") else []
 
 
 def bucket_first_ms(tables: Tables, key: BucketKey, from_ms: int) -> int | None:
-    """Its first second from then on, epoch ms; None without one."""
+    """The bucket's first second from a time on, epoch ms; None without one."""
     sql = f"select epoch_ms(min(second)) from decisions where epoch_ms(second) >= ? and {_OF_BUCKET}"  # noqa: S608
     first_ms: int | None = tables.query(sql, [from_ms, *key]).rows[0][0]
     return first_ms
