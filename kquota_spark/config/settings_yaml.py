@@ -45,7 +45,7 @@ class SettingsLoader(BoundedLoader):
                 problem = "a key is a list or mapping, expected a name"
                 raise yaml.MarkedYAMLError(problem=problem, problem_mark=key_node.start_mark)
             if key_node.value in seen:
-                problem = f"key {key_node.value!r} stands here twice"
+                problem = f"key {key_node.value!r} is given twice"
                 raise yaml.MarkedYAMLError(problem=problem, problem_mark=key_node.start_mark)
             seen.add(key_node.value)
         return super().construct_mapping(node, deep=deep)

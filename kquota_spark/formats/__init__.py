@@ -1,4 +1,4 @@
-"""Text to facts: the only parsers there are. Pure Python on msgspec; a refusal comes with its reason.
+"""The only parsers of the package. Pure Python on msgspec; every refusal comes with its reason.
 
 Rooms, in reading order: quota_files, znodes, exchange, request_log, jmx, messages, text.
 """

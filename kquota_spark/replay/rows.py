@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from kquota_spark.formats.request_log.clock import LogClock
 from kquota_spark.model.measure.points import UNSIZED_KINDS
-from kquota_spark.schema.decision_columns import FROM_AGREEMENT, FROM_DECISION
 from kquota_spark.pipeline.ingest import IngestSettings, MessageReader, parsed
 from kquota_spark.replay.files import BucketKey, Replay
+from kquota_spark.schema.decision_columns import FROM_AGREEMENT, FROM_DECISION
 
 _DAY_MS = 86_400_000
 _TIME_OF_LINE = slice(1, 24)

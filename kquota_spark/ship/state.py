@@ -15,7 +15,7 @@ from kquota_spark.ship.rotated_files import Position
 
 @dataclass(frozen=True, slots=True)
 class ShipState:
-    """The position up to which a log was shipped, and the totals since its start.
+    """The position up to which a log was shipped, and the totals so far.
 
     Attributes:
         position: None before the log was read for the first time.

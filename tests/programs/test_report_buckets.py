@@ -102,10 +102,11 @@ def test_a_key_on_a_header_sorts_and_says_so(opened: Chromium) -> None:
 
 
 def test_other_tables_sort_by_their_exact_values(opened: Chromium) -> None:
-    shares = """[...document.querySelectorAll("#hurt tbody tr")].slice(0, 2).map((row) => row.cells[2].textContent)"""
-    opened.value("document.querySelector('#hurt th:nth-child(3) button').click()")
+    rows = """[...document.querySelectorAll("#throttled tbody tr")].slice(0, 2)"""
+    shares = f"{rows}.map((row) => row.cells[2].textContent)"
+    opened.value("document.querySelector('#throttled th:nth-child(3) button').click()")
     assert opened.value(shares) == ["41.5 %", "3.2 %"]
-    opened.value("document.querySelector('#hurt th:nth-child(3) button').click()")
+    opened.value("document.querySelector('#throttled th:nth-child(3) button').click()")
     # 16 hostile names from 2.5 % on, each 0.1 less: the last two have 1.0 and 1.1 %.
     assert opened.value(shares) == ["1.0 %", "1.1 %"]
 

@@ -17,7 +17,7 @@ from tests.support.reports.drawn_report import HOSTILE, empty_report, full_repor
 
 WIDE, NARROW, HEIGHT = 1280, 390, 900
 CHARTS = (
-    "chart-calibration", "chart-hurt", "chart-worst", "chart-lengths", "chart-heat-produce", "chart-lines",
+    "chart-calibration", "chart-throttled", "chart-worst", "chart-lengths", "chart-heat-produce", "chart-lines",
     "chart-talkers-produce", "chart-talkers-fetch", "chart-skew", "chart-brokers", "chart-changes",
 )  # fmt: skip
 
@@ -88,7 +88,7 @@ def test_every_chart_has_points(opened: Chromium) -> None:
     # bucket on 3 brokers and 16 on 2; 14 entities, one of them with two changes.
     drawn = opened.value("document.querySelectorAll('#chart-lines .scatterlayer .trace').length")
     assert drawn == 3
-    assert points["chart-hurt"] == 18
+    assert points["chart-throttled"] == 18
     # Nine panels of the same line, each with its signs.
     assert points["chart-worst"] == 9 * 14
     assert points["chart-heat-produce"] == points["chart-brokers"] == 1
@@ -172,7 +172,7 @@ def test_the_axis_of_top_talkers_ends_a_little_after_the_data(browser: Chromium,
 
 def test_names_are_texts_in_charts(opened: Chromium) -> None:
     labels = opened.value(
-        "[...document.querySelectorAll('#chart-hurt .ytick text')].map((node) => node.textContent)"
+        "[...document.querySelectorAll('#chart-throttled .ytick text')].map((node) => node.textContent)"
     )
     # 25 characters, 15 from the beginning and 9 from the end; tags and entities are not read.
     assert labels[2] == "mallory / <scri…</script>"
@@ -195,7 +195,7 @@ def test_the_limit_is_a_step_and_another_bucket_can_be_chosen(opened: Chromium) 
 
 def test_the_button_changes_the_theme_and_the_charts_with_it(browser: Chromium, folder: Path) -> None:
     browser.open(folder / "full.html", WIDE, HEIGHT)
-    text_colour = "getComputedStyle(document.querySelector('#chart-hurt .ytick text')).fill"
+    text_colour = "getComputedStyle(document.querySelector('#chart-throttled .ytick text')).fill"
     button = "document.getElementById('theme')"
     assert (background(browser), browser.value(f"{button}.textContent")) == (
         "rgb(255, 255, 255)",
@@ -272,7 +272,7 @@ def test_a_browser_that_cannot_unpack_says_so_and_shows_the_tables(browser: Chro
     finally:
         browser.call("Page.removeScriptToEvaluateOnNewDocument", **old)
     assert browser.value("document.documentElement.dataset.charts") == "failed"
-    said = browser.value("getComputedStyle(document.getElementById('chart-hurt'), '::after').content")
+    said = browser.value("getComputedStyle(document.getElementById('chart-throttled'), '::after').content")
     assert said == '"This browser could not draw the chart; its numbers are in the table below."'
     assert_quiet(browser, folder / "full.html")
 

@@ -19,8 +19,8 @@ from kquota_spark.cli.text.render import Colour, Row, Shown
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.formats.text.person_units import broker_text, or_dash, person_ms, person_percent, type_text
-from kquota_spark.reports.gathered.hurt import hurt_buckets
-from kquota_spark.reports.scope.audit_report import HurtBucket
+from kquota_spark.reports.gathered.throttled import throttled_buckets
+from kquota_spark.reports.scope.audit_report import ThrottledBucket
 from kquota_spark.reports.scope.period import Period
 from kquota_spark.reports.scope.report_scope import open_scope
 from kquota_spark.schema.tables import DECISIONS
@@ -61,7 +61,7 @@ def _find(asked: Asked) -> Found:
     """
     period = _period(asked)
     scope = open_scope(asked.tables, _of_one_cluster(asked, period), period, tenant=None, top=_ALL)
-    found, _ = hurt_buckets(scope)
+    found, _ = throttled_buckets(scope)
     of_type = [one for one in found if asked.wanted.type in (None, one.bucket.quota_type)]
     named = [{"cluster_id": scope.cluster_id, **_row(one)} for one in of_type]
     rows = sorted(named, key=lambda row: (-row["delay_ms"], _name(row)))
@@ -94,7 +94,7 @@ def _of_one_cluster(asked: Asked, period: Period) -> Settings:
     return asked.settings.changed(cluster_id=held[0]) if len(held) == 1 else asked.settings
 
 
-def _row(one: HurtBucket) -> dict[str, Any]:
+def _row(one: ThrottledBucket) -> dict[str, Any]:
     figures = asdict(one)
     bucket = figures.pop("bucket")
     return {

@@ -145,12 +145,12 @@ def _counted(settings: Settings) -> _Sample:
 
 
 def _answer(folder: Path, sample: _Sample, report: AuditReport) -> dict[str, Any]:
-    worst = max(report.hurt, key=lambda one: one.throttled_ms)
+    worst = max(report.throttled, key=lambda one: one.throttled_ms)
     bucket = worst.bucket
     return {
         "lines": sample.lines,
         "buckets": sample.buckets,
-        "throttled_buckets": len(report.hurt) + report.hurt_left_out,
+        "throttled_buckets": len(report.throttled) + report.throttled_left_out,
         "worst_bucket": bucket_text(bucket.user, bucket.client_id, bucket.tags),
         "worst_delay_ms": worst.throttled_ms,
         "report": str(folder / "report.html"),

@@ -1,6 +1,6 @@
-"""What every format checks: a text with all that is wrong in it, and quotas before they are written.
+"""The checks of all formats: a text, with every problem in it, and quotas before they are written.
 
-A file with any problem is not taken at all.
+A file with any problem is refused as a whole.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _TYPES = tuple(kind.value for kind in EntityType)
 
 
 def checked_text(text: str) -> str:
-    """The text of a file; ValueError if it is too long, or binary, to be one of quotas."""
+    """The text of a file, without a byte order mark; ValueError if it is too long or binary."""
     if len(text) > MOST_CHARACTERS:
         raise ValueError(f"longer than {MOST_CHARACTERS:,} characters, expected quotas")
     if "\0" in text:
@@ -33,7 +33,7 @@ def checked_text(text: str) -> str:
 
 
 class Reading:
-    """The quotas of a file so far, and what is wrong with it; every problem names its place."""
+    """The quotas read from a file so far, and its problems; every problem names its place."""
 
     def __init__(self) -> None:
         self._quotas: dict[AnyEntity, dict[AnyKey, float]] = {}
@@ -41,13 +41,16 @@ class Reading:
         self._count = 0
 
     def problem(self, where: str, problem: str) -> None:
-        """Note a problem; beyond fifty they are only counted."""
+        """Record a problem; beyond fifty, problems are only counted."""
         self._count += 1
         if self._count <= _MOST_PROBLEMS:
             self._problems.append(f"{where}: {problem}".replace("\n", " "))
 
     def entity(self, where: str, parts: Iterable[tuple[str, Name]]) -> AnyEntity | None:
-        """The entity of parts, each a type of the Admin API with a raw name or the default; None, noted, if none."""
+        """The entity of parts, each a type of the Admin API with a raw name or the default.
+
+        If the parts are not an entity, it records the problem and returns None.
+        """
         try:
             return _entity(parts)
         except ValueError as error:
@@ -55,13 +58,13 @@ class Reading:
             return None
 
     def add(self, where: str, entity: AnyEntity, key: str, value: Any) -> None:
-        """Take one value.
+        """Add one value, or record why it is refused.
 
         Args:
             where: the place in the document, for errors.
-            entity: that has the quota.
-            key: Kafka's own, e.g. `producer_byte_rate`.
-            value: in Kafka's unit: a number, or a text of one.
+            entity: the entity that has the quota.
+            key: Kafka's own key, e.g. `producer_byte_rate`.
+            value: a number in Kafka's unit, or its text.
         """
         try:
             number = _number(entity, key, value)
@@ -70,11 +73,11 @@ class Reading:
             return
         values = self._quotas.setdefault(entity, {})
         if parse_key(key) in values:
-            self.problem(where, f"{entity} {key} stands here twice, expected once")
+            self.problem(where, f"{entity} {key} is given twice, expected once")
         values[parse_key(key)] = number
 
     def quotas(self) -> QuotaSet:
-        """All that was read; ValueError with the problems, one a line."""
+        """All quotas that were read; ValueError with one line per problem."""
         if self._count > _MOST_PROBLEMS:
             self._problems[_MOST_PROBLEMS:] = [f"... and {self._count - _MOST_PROBLEMS:,} more problems"]
         if self._problems:
@@ -88,7 +91,7 @@ def _entity(parts: Iterable[tuple[str, Name]]) -> AnyEntity:
         if kind not in _TYPES:
             raise ValueError(f"{shown(kind)}, expected one of {', '.join(_TYPES)}")
         if kind in given:
-            raise ValueError(f"{kind} stands here twice, expected once")
+            raise ValueError(f"{kind} is given twice, expected once")
         if name is None or (wrong := name_problem(name)) is not None:
             raise ValueError(f"{kind} {shown(name)}: {'expected a name' if name is None else wrong}")
         given[kind] = name
@@ -111,7 +114,7 @@ def _number(entity: AnyEntity, key: str, value: Any) -> float:
 
 
 def name_problem(name: Name) -> str | None:
-    """Why nobody can be called that; None if somebody can."""
+    """Why this cannot be a name of a client; None if it can."""
     if name == "":
         return "expected a name"
     if isinstance(name, str) and any("\ud800" <= char <= "\udfff" for char in name):
@@ -120,7 +123,7 @@ def name_problem(name: Name) -> str | None:
 
 
 def shown(value: Any) -> str:
-    """A value inside a problem line, cut; never a whole structure."""
+    """A value in the form for a problem line: cut, and never a whole structure."""
     if isinstance(value, dict | list):
         return "a list" if isinstance(value, list) else "a mapping"
     text = repr(getattr(value, "value", value))
@@ -128,7 +131,7 @@ def shown(value: Any) -> str:
 
 
 def writable(quotas: QuotaSet) -> list[tuple[AnyEntity, Mapping[AnyKey, float]]]:
-    """Entities and values, both in the order in which people read them; ValueError for what no reader takes back."""
+    """Entities and values, both in reading order; ValueError for any that no reader would accept."""
     problems: list[str] = []
     found: list[tuple[AnyEntity, Mapping[AnyKey, float]]] = []
     for entity in in_order(quotas):
@@ -149,18 +152,21 @@ def writable(quotas: QuotaSet) -> list[tuple[AnyEntity, Mapping[AnyKey, float]]]
 
 
 def refuse(problems: list[str]) -> None:
-    """Raise a ValueError with these problems, one a line; nothing without any."""
+    """Raise a ValueError with one line per problem; do nothing if there is none."""
     if problems:
         raise ValueError("\n".join(problem.replace("\n", " ") for problem in problems))
 
 
 def parts_of(entity: AnyEntity) -> Parts:
-    """The parts that an entity has."""
+    """The parts of an entity."""
     return tuple((kind.value, name) for kind, name in quota_set.parts_of(entity).items())
 
 
 def default_as_text(entity: AnyEntity, name: str | Default, problems: list[str]) -> str:
-    """A name where `<default>` stands for the default: nobody can really be called that, which is noted."""
+    """A name for formats in which `<default>` means the default.
+
+    A client with that literal name cannot be expressed; it is recorded as a problem.
+    """
     if isinstance(name, Default):
         return name.value
     if name == DEFAULT.value:
@@ -169,5 +175,5 @@ def default_as_text(entity: AnyEntity, name: str | Default, problems: list[str])
 
 
 def number_text(value: float) -> str:
-    """All digits and no exponent: `1048576`, `25.5`, as every tool reads numbers."""
+    """A number with all digits and no exponent, which every tool reads: `1048576`, `25.5`."""
     return str(int(value)) if value == int(value) else format(Decimal(repr(value)), "f")

@@ -1,6 +1,6 @@
-"""Our own `quotas.yaml` as a set: what it says of one moment; written with no beginning and no end.
+"""Our own `quotas.yaml` as a set: read as of one moment, written without a beginning and an end.
 
-`formats.quota_files.quota_file` has the format.
+`formats.quota_files.quota_file` describes the format.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ _IP_KEY = IpQuotaKey.CONNECTION_CREATION_RATE
 
 
 def read(text: str) -> QuotaSet:
-    """The quotas in force once all that is written down has happened; ValueError with one line a problem."""
+    """The quotas in force after all changes in the file; ValueError with one line per problem."""
     return read_at(text, END_MS - 1)
 
 
 def read_at(text: str, time_ms: int) -> QuotaSet:
-    """The quotas in force at a moment; ValueError with one line a problem."""
+    """The quotas in force at a moment, epoch ms; ValueError with one line per problem."""
     found = parse_quotas(checked_text(text))
     quotas: dict[AnyEntity, dict[AnyKey, float]] = {
         rule.entity: dict(rule.values)
@@ -40,7 +40,7 @@ def _holds(time_ms: int, from_ms: int, to_ms: int | None) -> bool:
 
 
 def write(quotas: QuotaSet) -> str:
-    """The text of a quota file; ValueError for what it cannot hold, as a user really called `<default>`."""
+    """The text of a quota file; ValueError for entities that it cannot hold, e.g. a user named `<default>`."""
     entries = writable(quotas)
     rules = [
         RuleStretch(entity, values, BEGINNING_MS, None, None)

@@ -1,6 +1,6 @@
-"""JSON and YAML of strangers as plain values: no key twice, nothing nested deeply, no aliases, no tags of Python.
+"""Untrusted JSON and YAML as plain values: no key twice, no deep nesting, no aliases, no tags of Python.
 
-YAML is read by its events, one after the other, so that neither a deep nor a tiny file that unfolds can hurt.
+YAML is read event by event, so that neither deep nesting nor a tiny file that expands can use up stack or memory.
 """
 
 from __future__ import annotations
@@ -18,12 +18,16 @@ _MOST_DEPTH = 50
 
 
 def read_documents(text: str) -> list[Any]:
-    """The one value of a text that begins as a JSON object, or the documents of a text in YAML; ValueError as these."""
+    """The one value of a text that begins like a JSON object, else the documents of a YAML text.
+
+    Raises:
+        ValueError: see `read_json` and `read_yaml`.
+    """
     return [read_json(text)] if text.lstrip().startswith("{") else read_yaml(text)
 
 
 def read_json(text: str) -> Any:
-    """The one JSON value of a text; ValueError, with the line, if it is none or has a key twice."""
+    """The one JSON value of a text; ValueError if it is not JSON (with the line) or has a key twice."""
     try:
         return json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant, parse_int=_integer)
     except json.JSONDecodeError as error:
@@ -42,7 +46,7 @@ def _once(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _integer(text: str) -> float:
-    """A whole number; one beyond all doubles is infinite, which no quota is, instead of an error of Python's."""
+    """A whole number; one beyond all doubles becomes infinite, which is not a quota, instead of Python's error."""
     return int(text) if len(text) <= MOST_CHARACTERS else float(text)
 
 
@@ -51,7 +55,7 @@ def _no_constant(name: str) -> Never:
 
 
 def read_yaml(text: str) -> list[Any]:
-    """The documents of a text, empty ones left out, scalars as in YAML 1.1; ValueError, with the line, for all else."""
+    """The documents of a text without empty ones, scalars as in YAML 1.1; ValueError, with the line, if refused."""
     try:
         return [document for document in _Documents(text) if document is not None]
     except yaml.YAMLError as error:
@@ -94,7 +98,7 @@ class _Documents:
             if not isinstance(event, yaml.ScalarEvent):
                 raise _refusal(event, "a key that is no text, expected a name")
             if event.value in found:
-                raise _refusal(event, f"key {shown(event.value)} stands here twice, expected once")
+                raise _refusal(event, f"key {shown(event.value)} is given twice, expected once")
             found[event.value] = self._value(next(self._events), depth - 1)
         return found
 
@@ -105,7 +109,7 @@ class _Documents:
         try:
             return self._scalars.construct_object(yaml.ScalarNode(tag, event.value))
         except (yaml.YAMLError, ValueError):
-            return event.value  # such as a date that there is not: matches no type that is expected
+            return event.value  # such as an impossible date; as a text it matches no expected type
 
 
 def _refusal(event: yaml.Event, problem: str) -> ValueError:

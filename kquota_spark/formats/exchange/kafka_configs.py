@@ -1,11 +1,13 @@
-"""The sentences that `kafka-configs.sh --describe` prints for users, clients and ips: one entity a line.
+"""The sentences that `kafka-configs.sh --describe` prints for users, clients and ips: one line per entity.
 
     Quota configs for user-principal 'u', client-id 'c' are producer_byte_rate=1024.0, request_percentage=200.0
 
-The tool escapes nothing. A name may hold quotes and commas as long as its line reads in one way only; one with a line
-feed, or that looks like a pair, cannot be said. Read too: the wording that goes straight to ZooKeeper, up to 2.5 and in
-Kafka's documentation (`Configs for ...`, `default user-principal`, commas without blanks), and what else the tool says
-about users: their SCRAM credentials, which are ignored and never quoted, since the old wording holds the keys.
+The tool escapes nothing. A name may contain quotes and commas as long as its line can be read in one way only. A name
+with a line feed, or one that reads as a pair, is refused.
+
+The wording of the tool with direct access to ZooKeeper is read too, up to 2.5 and in Kafka's documentation
+(`Configs for ...`, `default user-principal`, commas without blanks). The tool also prints SCRAM credentials of users.
+They are ignored and never quoted, because the old wording contains the keys.
 
 Scripts of `kafka-configs.sh --alter` are only written. Source: Kafka's `ConfigCommand`.
 """
@@ -53,7 +55,7 @@ _BEFORE_CLIENT = re.compile(
 
 
 def read(text: str) -> QuotaSet:
-    """The quotas of such sentences; ValueError with one line a problem, each with the number of the line."""
+    """The quotas of such sentences; ValueError with one line per problem, each with its line number."""
     reading = Reading()
     for number, line in enumerate(checked_text(text).split("\n"), start=1):
         sentence = line.removesuffix("\r")
@@ -86,7 +88,7 @@ def _read_sentence(where: str, sentence: str, reading: Reading) -> None:
 
 
 def _parts(who: str) -> list[tuple[str, Name]]:
-    """The parts of `user-principal 'u', the default client-id`; a pair wherever it reads as one."""
+    """The parts of `user-principal 'u', the default client-id`; a text that can be read as a pair is one."""
     pairs = list(islice(_pairs(who), 2))
     if len(pairs) > 1:
         raise ValueError("names with quotes that read in several ways")
@@ -102,7 +104,7 @@ def _parts(who: str) -> list[tuple[str, Name]]:
 
 
 def _pairs(who: str) -> Iterator[list[tuple[str, Name]]]:
-    """All ways to read a pair. A text is cut in two only where that can be one: there may be a million commas."""
+    """All ways to read a text as a pair. Only commas that can separate one are tried: there may be a million."""
     if who.startswith(_USERS) and who.endswith(_CLIENTS):
         for comma in _BEFORE_CLIENT.finditer(who):
             user, client_id = _part(who[: comma.start()]), _part(who[comma.end() :])
@@ -120,7 +122,7 @@ def _part(text: str) -> tuple[str, Name] | None:
 
 
 def write(quotas: QuotaSet) -> str:
-    """The sentences, as the tool prints them since 2.6; ValueError for names whose sentence would read otherwise."""
+    """The sentences, as the tool prints them since 2.6; ValueError for names that would not be read back the same."""
     problems: list[str] = []
     lines = []
     for entity, values in writable(quotas):
@@ -149,7 +151,7 @@ def _read_back(line: str) -> QuotaSet | None:
 
 
 def _java_double(value: float) -> str:
-    """Java's `Double.toString`: `1024.0`, and `1.048576E7` from ten million on."""
+    """A number as Java's `Double.toString` prints it: `1024.0`, and `1.048576E7` from ten million on."""
     digits = Decimal(repr(float(value)))
     if value == 0 or 1e-3 <= value < 1e7:
         return format(digits, "f")
@@ -158,18 +160,18 @@ def _java_double(value: float) -> str:
 
 
 def refuse_commands(_text: str) -> Never:
-    """Always a ValueError: nothing runs a stranger's script to see what it would set."""
+    """Always raises ValueError: a script from elsewhere is never run to find out what it would set."""
     raise ValueError("commands are only written, never read: import what kafka-configs.sh --describe prints")
 
 
 def write_commands(quotas: QuotaSet) -> str:
-    """A script of commands that set the quotas, one an entity.
+    """A script of commands that set the quotas, one command per entity.
 
-    They alter in place: what they do not name stays. Names are quoted for a POSIX shell. A refusal of one entity does
-    not stop the others, and the script ends with 1 then.
+    The commands change only the quotas that they name. Names are quoted for a POSIX shell. If one entity is refused,
+    the others are still set, and the script exits with 1.
 
     Raises:
-        ValueError: a name or value that nothing can hold, or a name that no command line can.
+        ValueError: a name or value that no format can hold, or a name that no command line can hold.
     """
     lines = []
     for entity, values in writable(quotas):

@@ -1,7 +1,8 @@
 """The JSON of kfk-quotas (kafka-cli): one compact line, an array of entities with their constraints.
 
-`{"clientEntity": {"user": {"user": "alice"}, "client": {"client-id": "app"}}, "constraints": {...}}`;
-a default is `{"default": true}` for users and ips, and `{"default": "true"}` for client ids. Both are read anywhere.
+`{"clientEntity": {"user": {"user": "alice"}, "client": {"client-id": "app"}}, "constraints": {...}}`
+A default is written `{"default": true}` for users and ips, and `{"default": "true"}` for client ids. Both are read
+for all.
 """
 
 from __future__ import annotations
@@ -18,21 +19,24 @@ from kquota_spark.model.quotas.quota_set import QuotaSet
 from kquota_spark.model.quotas.quota_types import AnyKey, IpQuotaKey, QuotaKey
 
 _PARTS = {"user": "user", "client": "client-id", "ip": "ip"}
-"""What it calls the types of the Admin API, which it uses inside of these parts."""
+"""kfk-quotas' names of the parts of an entity, with the Admin API type that it uses inside each part."""
 _NAMES = {kind: part for part, kind in _PARTS.items()}
 _DEFAULTS = {"user": True, "client-id": "true", "ip": True}
-"""As kfk-quotas writes them."""
+"""Values of `default` by type, as kfk-quotas writes them."""
 _KEYS: tuple[AnyKey, ...] = (*QuotaKey, *IpQuotaKey)
-"""In the order of kfk-quotas, which knows no controller_mutation_rate."""
+"""Keys in the order of kfk-quotas, which does not support controller_mutation_rate."""
 
 
 def write(quotas: QuotaSet) -> str:
-    """The array on one line, entities by level and name; ValueError for a name or value that nothing can hold."""
+    """The array on one line, entities by level and name; ValueError for a name or value that no format can hold."""
     return as_line(quotas, [entity for entity, _ in writable(quotas)])
 
 
 def as_line(quotas: QuotaSet, entities: Sequence[AnyEntity]) -> str:
-    """These entities in this order, whatever values a cluster holds; ValueError for one that JSON has no number for."""
+    """The array on one line, these entities in this order.
+
+    Any value that a cluster may hold is accepted, except one that is not a JSON number (ValueError).
+    """
     entries = [
         {"clientEntity": _entity_json(entity), "constraints": _constraints(entity, quotas[entity])}
         for entity in entities
@@ -41,7 +45,7 @@ def as_line(quotas: QuotaSet, entities: Sequence[AnyEntity]) -> str:
 
 
 def read(text: str) -> QuotaSet:
-    """The quotas of an array, entries of one entity added up; ValueError with one line a problem and its place."""
+    """The quotas of an array, entries of one entity merged; ValueError with one line per problem and its place."""
     entries = read_json(checked_text(text))
     if not isinstance(entries, list):
         raise ValueError(f"{shown(entries)}, expected an array of entities with constraints")

@@ -1,4 +1,4 @@
-"""The formats by name, and which of them a file is in."""
+"""The formats by name, and the guess which of them a file has."""
 
 from __future__ import annotations
 
@@ -15,27 +15,24 @@ _LOOKED_AT_CHARACTERS = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A format of quota files.
-
-    Attributes:
-        name: what --format calls it.
-        about: whose it is, in a few words.
-        read: its text to quotas; ValueError with one line a problem.
-        write: quotas to its text; ValueError with one line for each that it cannot say.
-        sign: regular expression for a line in the beginning of its files, and of no others.
-        suffixes: of its files; none of its own if others have it too.
-        says: which quotas it can say, in a few words.
-        read_at: as `read`, of one moment; None for a format that tells of one moment only.
-    """
+    """A format of quota files."""
 
     name: str
+    """Its name in --format."""
     about: str
+    """The tool that it belongs to, in a few words."""
     read: Callable[[str], QuotaSet]
+    """Reads its text; ValueError with one line per problem."""
     write: Callable[[QuotaSet], str]
+    """Writes its text; ValueError with one line per quota that it cannot express."""
     sign: str
+    """Regular expression for a line at the beginning of its files, and of no others."""
     suffixes: tuple[str, ...] = ()
+    """File name suffixes that only this format has."""
     says: str = "all quotas"
+    """The quotas that it can express, in a few words."""
     read_at: Callable[[str, int], QuotaSet] | None = None
+    """Like `read`, for one moment (epoch ms); None for a format without times."""
 
 
 FORMATS: Mapping[str, Format] = {
@@ -59,12 +56,12 @@ FORMATS: Mapping[str, Format] = {
                suffixes=(".tf",), says="all but pairs"),
     )
 }  # fmt: skip
-"""By name, our own first."""
+"""All formats by name, our own first."""
 
 
 def guess(text: str, file_name: str = "") -> list[Format]:
-    """The formats that a file may be in, by its content, then by its suffix; empty if none has left its sign."""
-    beginning = text.removeprefix("\ufeff")[:_LOOKED_AT_CHARACTERS]  # as editors on Windows write it
+    """The formats that a file may have, by its content, then by its suffix; empty if none matches."""
+    beginning = text.removeprefix("\ufeff")[:_LOOKED_AT_CHARACTERS]  # editors on Windows write this mark
     found = [each for each in FORMATS.values() if re.search(each.sign, beginning, re.MULTILINE)]
     suffix = PurePath(file_name).suffix.lower()
     return [each for each in found or FORMATS.values() if suffix in each.suffixes] or found

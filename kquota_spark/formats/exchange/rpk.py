@@ -1,9 +1,9 @@
-"""Quotas as `rpk cluster quotas describe --format json|yaml` prints them, and as its `import` takes them.
+"""Quotas as `rpk cluster quotas` prints them (`describe --format json|yaml`) and reads them (`import`).
 
-A document `{quotas: [{entity: [{name, type}], values: [{key, value}]}]}` with types as in the Admin API; `value` is one
-number, as a text. Some releases call it `values` instead, as the help still does: both are read, and both are written,
-since rpk passes over a field that it does not know, and stops at a number that it does not find.
-The name `<default>` is the default: nobody can really be called that here.
+A document `{quotas: [{entity: [{name, type}], values: [{key, value}]}]}` with types as in the Admin API. `value` is one
+number, as a text. Some releases call it `values` instead, as the help still does. Both are read, and both are written:
+rpk ignores a field that it does not know, but refuses a file without the field that it expects.
+The name `<default>` means the default, so this format cannot express a client with that name.
 
 Source: rpk's `quotas` package, `describe.go` and `import.go`.
 """
@@ -46,7 +46,7 @@ class _Quota(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def read(text: str) -> QuotaSet:
-    """The quotas of a document, JSON or YAML; ValueError with one line a problem."""
+    """The quotas of a document, JSON or YAML; ValueError with one line per problem."""
     reading = Reading()
     for index, item in enumerate(_items(checked_text(text))):
         where = f"quotas[{index}]"
@@ -84,7 +84,7 @@ def _items(text: str) -> list[Any]:
 
 
 def write(quotas: QuotaSet) -> str:
-    """The JSON document, one quota a line; ValueError for what it cannot hold, as a user really called `<default>`."""
+    """The JSON document, one line per entity; ValueError for one that it cannot hold, e.g. a user named `<default>`."""
     problems: list[str] = []
     lines = []
     for entity, values in writable(quotas):

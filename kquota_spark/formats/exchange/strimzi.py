@@ -1,9 +1,9 @@
-"""Quotas in Strimzi's `KafkaUser` resources, a YAML document each; only users by name can be said.
+"""Quotas in Strimzi's `KafkaUser` resources, a YAML document each; it can express only users by name.
 
-The user is the resource's name, or `CN=` and that name where it logs in with a certificate (`authentication.type` `tls`
-or `tls-external`). Resources of other kinds are passed over, and a `List` of kubectl is read as what is in it.
+The user is the resource's name. If it logs in with a certificate (`authentication.type` `tls` or `tls-external`), it is
+`CN=` and that name. Resources of other kinds are skipped. For a `List` of kubectl, its items are read.
 
-Written is `v1`, which Strimzi has since 0.49 and which is the only one from 1.0 on; read is any.
+Every version is read. `v1` is written: Strimzi supports it since 0.49, and no other one from 1.0 on.
 
 Source: Strimzi's `KafkaUserSpec`, `KafkaUserQuotas`, `KafkaUserModel`.
 """
@@ -37,7 +37,7 @@ _LABEL = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
 _NAME = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
 _MOST_NAME_CHARACTERS = 253
 _LARGEST_INT = 2**31 - 1
-"""Of the fields that are whole numbers: the operator reads them into an int, whatever the schema lets through."""
+"""Maximum of the fields that are whole numbers: the operator reads them into an int, whatever the schema allows."""
 _HEAD = """\
 # Quotas of Kafka users. Into resources that you have already, take over spec.quotas alone: applied as it is, such a
 # document replaces how its user logs in. strimzi.io/cluster is the name of your Kafka resource. Before Strimzi 0.49
@@ -79,7 +79,7 @@ class _User(msgspec.Struct):
 
 
 def read(text: str) -> QuotaSet:
-    """The quotas of all `KafkaUser` resources of a text, YAML or JSON; ValueError with one line a problem."""
+    """The quotas of all `KafkaUser` resources of a text, YAML or JSON; ValueError with one line per problem."""
     reading = Reading()
     resources = list(_resources(read_documents(checked_text(text))))
     users = [(where, resource) for where, resource in resources if _is_user(where, resource, reading)]
@@ -128,7 +128,7 @@ def _read_user(where: str, resource: Any, reading: Reading) -> None:
 
 
 def write(quotas: QuotaSet) -> str:
-    """A resource for each user; ValueError for other entities, and for users whose names no resource can have."""
+    """A resource for each user; ValueError for other entities, and for users with names that no resource can have."""
     problems: list[str] = []
     documents: dict[str, str] = {}
     for entity, values in writable(quotas):

@@ -8,9 +8,9 @@
       }
     }
 
-Without a name it is the default. Such files are written as `terraform fmt` would have them. They are not read, since
-Terraform's language has to be evaluated: `terraform show -json` prints what a state or a plan holds, and that is read.
-In a plan, values that Terraform learns only when it applies the plan are a problem.
+A resource without a name is for the default. Files are written in the layout of `terraform fmt`. They are not read,
+because Terraform's language must be evaluated. Instead, the output of `terraform show -json` is read, for a state or a
+plan. In a plan, a value that is known only after apply is a problem.
 
 Pairs are neither read nor written: no release of the provider has a resource for them (0.13.1).
 
@@ -122,7 +122,7 @@ def read(text: str) -> QuotaSet:
 
 
 def _resources(module: _Module) -> Iterator[dict[str, Any]]:
-    """The resources of a module and of those below it that hold quotas; data sources are none."""
+    """The resources with quotas of a module and of those below it, without data sources."""
     modules = [module]
     while modules:
         here = modules.pop()
@@ -133,7 +133,7 @@ def _resources(module: _Module) -> Iterator[dict[str, Any]]:
 
 
 def _unknown(change: _ResourceChange) -> Iterator[str]:
-    """Attributes whose values the plan does not know: it leaves them out, as if nobody had set them."""
+    """Attributes with values known only after apply: a plan leaves them out, as if nobody had set them."""
     after = change.change.after_unknown if change.change else None
     if isinstance(after, dict):
         yield from (attribute for attribute in _ATTRIBUTES if _has_true(after.get(attribute)))
@@ -144,7 +144,7 @@ def _has_true(value: Any) -> bool:
 
 
 def write(quotas: QuotaSet) -> str:
-    """A resource for each entity; ValueError for pairs, and for names that Terraform would spell in another way."""
+    """A resource for each entity; ValueError for pairs, and for names that Terraform would change."""
     problems: list[str] = []
     labels: set[str] = set()
     resources = []
@@ -163,7 +163,7 @@ def write(quotas: QuotaSet) -> str:
 
 
 def _label(part: tuple[str, Name], taken: set[str]) -> str:
-    """A name for the resource, made of the entity's, and of a number where others are alike."""
+    """A name for the resource, from the entity's name, with a number if that is taken."""
     kind, name = part
     words = _NO_LABEL.sub("_", f"{kind}_{'default' if name is DEFAULT else name}")
     stem = words[:_MOST_LABEL_CHARACTERS].strip("_")
@@ -187,8 +187,8 @@ def _resource(part: tuple[str, Name], values: Mapping[AnyKey, float], label: str
 
 
 def _quoted(text: str) -> str:
-    """A text in quotes that means just that: no template, and no character that ends a line."""
-    # Of several dollars before a brace all but the last are written as escapes: $${ then has one reading.
+    """A text in quotes that Terraform reads literally: no template, and no character that ends a line."""
+    # If several dollars precede a brace, all but the last are written as escapes: $${ then has only one reading.
     safe = _TEMPLATE.sub(lambda found: f"{_escape(found[1]) * len(found[2])}{found[1] * 2}{{", _escaped(text))
     return f'"{safe}"'
 

@@ -1,4 +1,4 @@
-"""What collectors say of a broker's MBeans.
+"""Messages of collectors about a broker's MBeans.
 
 In reading order: sample, collectors, messages, exporter_page.
 """

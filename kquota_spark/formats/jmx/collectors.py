@@ -1,21 +1,21 @@
-"""What Telegraf, Metricbeat, jmxtrans and our own collector write of a broker's MBeans.
+"""The messages of Telegraf, Metricbeat, jmxtrans and our own collector about a broker's MBeans.
 
 Telegraf (`inputs.jolokia2_agent` in its JSON form, one metric or a batch in a message): name and tags are the
-operator's choice. The MBean's type is that of a tag `type`, else it follows from the fields, else from the words of the
-name (`kafka_quota_produce`), else from the setting `collect.jmx.types`.
+operator's choice. The MBean's type comes from the setting `collect.jmx.types`, else from a tag `type`, else from the
+fields, else from the words of the name (`kafka_quota_produce`).
 Source: Telegraf's `plugins/serializers/json`, and messages of Telegraf 1.37.2 (tests/data/jmx-telegraf).
 
 Metricbeat (metricset `jolokia/jmx`): values are below `jolokia.<namespace>`, named by the operator. Only events of a
-mapping with a wildcard carry the MBean's name, and without it nobody knows whose values they are.
+mapping with a wildcard contain the MBean's name, and without it the values cannot be assigned to a client.
 Source: Elastic's `metricbeat/module/jolokia/jmx/data.go` and `_meta/data.json`.
 
-jmxtrans (Kafka writer): one attribute of one MBean a message, or a few in older releases. The default form cleans the
-MBean's name for its dotted `keyspace`, so that no client id can be read out of it: it needs `resultTags: [typeName,
-attributeName]`. The detailed form has everything.
+jmxtrans (Kafka writer): one attribute of one MBean per message, or a few in older releases. The default form cleans the
+MBean's name for its dotted `keyspace`, so that no client id can be read from it. It therefore needs `resultTags:
+[typeName, attributeName]`. The detailed form has all fields.
 Source: jmxtrans' `model.output.kafka.DefaultResultSerializer` and `DetailedResultSerializer`.
 
-`kquota collect jmx` sends answers of Jolokia to a read request, with the broker's id and the time. An answer as it
-comes from Jolokia is read too; its time is in seconds, and the broker's id has to be the message's key or a header.
+`kquota collect jmx` sends Jolokia's answers to a read request, with the broker's id and the time. Unchanged answers
+from Jolokia are read too. Their time is in seconds, and the broker's id must be the message's key or a header.
 Source: Jolokia's protocol, and answers of Jolokia 2.1.2 on brokers.
 """
 
@@ -57,7 +57,7 @@ _BY_FIELD = {
     "mutation_rate": "ControllerMutation",
     "connection_rate": SOCKET_SERVER,
 }
-# In this order: a name may hold several of the words.
+# In this order: a name may contain several of the words.
 _BY_WORD = {
     "leaderreplication": "LeaderReplication",
     "followerreplication": "FollowerReplication",
@@ -70,7 +70,7 @@ _BY_WORD = {
 }
 _OF_BUCKETS = {USER_TAG: USER_TAG, "clientid": CLIENT_ID_TAG, "ip": "ip", "listener": "listener"}
 MBEANS_IN_A_MESSAGE = 500
-"""Of about 150 bytes each: far from the megabyte that a message may have."""
+"""Maximum MBeans per message. At about 150 bytes each, a message stays far below its limit of 1 MB."""
 _NO_SUCH_MBEAN = 404
 
 
@@ -84,7 +84,7 @@ class Metric(msgspec.Struct):
 
 
 def telegraf_sample(metric: Metric, origin: Origin) -> JmxSample | None:
-    """The sample of a metric; None for one that has nothing to do with quotas, Unreadable with the reason."""
+    """The sample of a metric; None for one that has nothing to do with quotas; raises Unreadable with the reason."""
     attributes = attributes_of(metric.fields)
     mbean_type = _type_of(metric, attributes, origin) if attributes else None
     if mbean_type is None:
@@ -115,7 +115,7 @@ def _type_of(metric: Metric, attributes: Mapping[str, Any], origin: Origin) -> s
 
 
 def _tags_of(metric: Metric, mbean_type: str) -> dict[str, str]:
-    """The tags of the MBean among those of the metric. Telegraf takes names apart at commas, quoted or not."""
+    """The tags of the MBean among those of the metric. Telegraf splits names at commas, quoted or not."""
     wanted = {"ip", "listener"} if mbean_type == SOCKET_SERVER else {USER_TAG, CLIENT_ID_TAG}
     found = {}
     for key, value in metric.tags.items():
@@ -133,7 +133,7 @@ class _Service(msgspec.Struct):
 
 
 class Event(msgspec.Struct, rename={"time": "@timestamp"}):
-    """An event of Metricbeat, as far as it matters."""
+    """An event of Metricbeat, with the fields that are used here."""
 
     time: str
     jolokia: dict[str, Any]
@@ -165,7 +165,7 @@ def metricbeat_sample(event: Event, origin: Origin) -> JmxSample | None:
 
 
 def _leaves(values: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
-    """Values by their dotted path: a field's name may have dots, which nest."""
+    """Values by their dotted path: Metricbeat nests a field by the dots in its name."""
     for key, value in values.items():
         if isinstance(value, dict):
             yield from _leaves(value, f"{above}{key}.")
@@ -230,7 +230,7 @@ def _of_result(
 
 
 def _hosts(keyspace: str) -> list[str]:
-    """`prefix.broker1_example_net_9999.alias.attribute`: parts with the dots of a host made into underscores."""
+    """Hosts in a keyspace: `prefix.broker1_example_net_9999.alias.attribute` has underscores for a host's dots."""
     return [part.rpartition("_")[0].replace("_", ".") for part in keyspace.split(".") if "_" in part]
 
 
@@ -241,7 +241,7 @@ class _Read(msgspec.Struct):
 
 
 class Answer(msgspec.Struct):
-    """An answer of Jolokia; `broker_id` and `time_ms` are what our collector adds."""
+    """An answer of Jolokia; our collector adds `broker_id` and `time_ms`."""
 
     request: _Read
     status: int
@@ -253,7 +253,7 @@ class Answer(msgspec.Struct):
 
 
 def jolokia_samples(answer: Answer, origin: Origin) -> Iterator[JmxSample | Unreadable]:
-    """The samples of an answer, or why one cannot be read; Unreadable if nothing of it can be read."""
+    """The samples of an answer, or why one cannot be read; raises Unreadable if the whole answer cannot be read."""
     if answer.status == _NO_SUCH_MBEAN:
         return
     if answer.status != 200:
@@ -270,14 +270,14 @@ def jolokia_samples(answer: Answer, origin: Origin) -> Iterator[JmxSample | Unre
 def messages(
     answers: list[dict[str, Any]], broker_id: int, time_ms: int, *, of: int = MBEANS_IN_A_MESSAGE
 ) -> Iterator[bytes]:
-    """The messages of our collector: one an answer, several of one with more MBeans than `of`.
+    """The messages of our collector: one per answer, several for an answer with more MBeans than `of`.
 
-    An answer that there is no such MBean is left out: a broker has none before it measures.
+    An answer "no such MBean" (404) is left out: a broker has no MBean before it measures.
 
     Args:
-        answers: of Jolokia, one per request.
-        broker_id: whose they are.
-        time_ms: when they were asked for, epoch ms.
+        answers: answers of Jolokia, one per request.
+        broker_id: id of the broker that answered.
+        time_ms: time of the query, epoch ms.
         of: maximum MBeans per message.
     """
     for answer in answers:
@@ -294,7 +294,7 @@ def messages(
 
 
 def _by_mbean(answer: Answer) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Values by MBean: of a pattern they are nested by name, of one attribute they are no mapping."""
+    """Values by MBean. The answer to a pattern nests them by name; that to one attribute may be a bare value."""
     value = answer.value
     if isinstance(answer.request.attribute, str) and not isinstance(value, dict):
         value = {answer.request.attribute: value}

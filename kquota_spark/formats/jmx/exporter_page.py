@@ -1,17 +1,17 @@
-"""A page of Prometheus' jmx_exporter to the MBeans that it was made of, in the form of Jolokia's answers.
+"""Converts a page of Prometheus' jmx_exporter back to the MBeans, in the form of Jolokia's answers.
 
 The name of a metric and its labels follow from the exporter's rules. Three forms are in use:
 
 * Without rules, and at MSK Open Monitoring: `kafka_server_Produce_byte_rate{user="alice",client_id="etl"}`.
-* With lowercaseOutputName the same in small letters: `kafka_server_produce_byte_rate`.
-* With the rules for quotas that its examples and Strimzi have: the type is a label,
-  `kafka_server_quota_byte_rate{resource="Produce",user="alice",clientId="etl"}`. Strimzi's rules take
-  `Produce, user=alice` for the type of a pair.
+* With lowercaseOutputName, the same in lower case: `kafka_server_produce_byte_rate`.
+* With the rules for quotas in its examples and in Strimzi, the type is a label:
+  `kafka_server_quota_byte_rate{resource="Produce",user="alice",clientId="etl"}`. For a pair, Strimzi's rules put
+  `Produce, user=alice` into the type.
 
 Values of labels are those of JMX, in quotes where JMX needs them.
 
-The parser is our own: prometheus_client's ends at the first malformed line of a page, takes twice the time (24 us a
-line), and would be a dependency for twenty lines.
+The parser is our own. That of prometheus_client stops at the first malformed line of a page, takes twice the time
+(24 us per line), and would add a dependency to save twenty lines.
 Source: jmx_exporter's `JmxCollector` and `JmxMBeanPropertyCache`, and pages of its release 1.0.1
 (tests/data/jmx-exporter).
 """
@@ -38,9 +38,9 @@ _LINE_SHOWN = 200
 
 
 def mbeans_of(page: str) -> dict[str, dict[str, float]]:
-    """The quota sensors of a page: values by attribute, by the name of their MBean.
+    """The quota sensors of a page: values by attribute, by MBean name.
 
-    A line of a sensor that cannot be read is a key of its own that is no MBean's name: the job keeps it as unreadable.
+    A line that cannot be read becomes a key that is not an MBean name, so that the job records it as unreadable.
     """
     found: dict[str, dict[str, float]] = {}
     for line in page.split("\n"):
@@ -58,7 +58,7 @@ def mbeans_of(page: str) -> dict[str, dict[str, float]]:
 
 @lru_cache(1_000)
 def _sensor(metric: str) -> tuple[str, str] | None:
-    """The MBean's type and attribute by the name of a metric; None for one that has nothing to do with quotas."""
+    """The MBean's type and attribute for the name of a metric; None for one that has nothing to do with quotas."""
     parts = metric[len(_PREFIX) :].split("_", _MOST_PARTS)
     for cut in range(1, len(parts)):
         head, attribute = plain("".join(parts[:cut])), "-".join(parts[cut:]).lower()
@@ -68,7 +68,7 @@ def _sensor(metric: str) -> tuple[str, str] | None:
 
 
 def _sample(line: str, mbean_type: str) -> tuple[str, float]:
-    """The MBean of a line, and its value; ValueError if it is no sample."""
+    """The MBean of a line, and its value; ValueError if the line is not a sample."""
     sample = _SAMPLE.fullmatch(line)
     if sample is None:
         raise ValueError(line)
@@ -82,19 +82,19 @@ def _sample(line: str, mbean_type: str) -> tuple[str, float]:
             raise ValueError(line)
     tags = {_tag(label): unquoted(value) for label, value in labels.items()}
     if not _SANITISED.fullmatch(tags.get(USER_TAG, "")):
-        # The rule `user=(.+), client-id=(.+)`, and a client that calls itself `x, client-id=y`.
+        # The rule `user=(.+), client-id=(.+)` splits at the wrong place if a client calls itself `x, client-id=y`.
         raise ValueError(line)
     return mbean_name(mbean_type, tags), float(sample[3])
 
 
 @lru_cache(1_000)
 def _tag(label: str) -> str:
-    """The tag of a bucket by the label, in which no dash may be."""
+    """The tag of a bucket for a label; labels cannot contain a dash."""
     return CLIENT_ID_TAG if plain(label) == "clientid" else label
 
 
 def _labels(text: str) -> dict[str, str]:
-    """Labels with their values; ValueError if the text is no list of them. Older exporters end it with a comma."""
+    """Labels with their values; ValueError if the text is not such a list. Older exporters end it with a comma."""
     labels: dict[str, str] = {}
     end = 0
     while end < len(text):
@@ -107,7 +107,7 @@ def _labels(text: str) -> dict[str, str]:
 
 
 def answers_of(page: str) -> list[dict[str, Any]]:
-    """The sensors of a page as Jolokia answers to a read of all of them; nothing if there is none."""
+    """The sensors of a page in the form of Jolokia's answer to a read of all of them; empty if there is none."""
     found = mbeans_of(page)
     return (
         [{"request": {"type": "read", "mbean": f"{DOMAIN}:*"}, "status": 200, "value": found}]

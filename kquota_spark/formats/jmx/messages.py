@@ -1,4 +1,4 @@
-"""A message of any collector to samples. The collector is recognised by the fields that only it writes."""
+"""Converts a message of any collector to samples. A collector is recognised by fields that only it writes."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from kquota_spark.formats.jmx.sample import JmxSample, Origin
 from kquota_spark.formats.request_log.request import Unreadable
 
 MAX_MESSAGE_BYTES = 16 << 20
-# Besides msgspec's own: a text that is no UTF-8, and objects in objects without end.
+# Besides msgspec's own error: for a text that is not UTF-8, and for objects nested too deeply.
 _MALFORMED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _COLLECTORS = "Telegraf, Metricbeat, jmxtrans, Jolokia"
 
 
 class Reading(NamedTuple):
-    """What a message holds; neither samples nor reasons means metrics that have nothing to do with quotas."""
+    """The content of a message; without samples and reasons, its metrics have nothing to do with quotas."""
 
     samples: list[JmxSample]
     reasons: list[str]
@@ -51,7 +51,7 @@ _ABSENT = msgspec.Raw()
 
 
 class _Keys(msgspec.Struct, rename="camel"):
-    """The fields that tell collectors apart, not looked into."""
+    """The fields that identify a collector, undecoded."""
 
     metrics: msgspec.Raw = _ABSENT
     fields: msgspec.Raw = _ABSENT
@@ -104,7 +104,7 @@ def _found(value: bytes, origin: Origin) -> Iterator[JmxSample | Unreadable | No
 
 
 def _of_batch(metric: msgspec.Raw, origin: Origin) -> JmxSample | Unreadable | None:
-    """A metric of a batch: one that cannot be read does not spoil the others."""
+    """The sample of one metric in a batch; an error is returned, so that the other metrics are still read."""
     try:
         return telegraf_sample(_metric.decode(metric), origin)
     except Unreadable as reason:
@@ -114,7 +114,7 @@ def _of_batch(metric: msgspec.Raw, origin: Origin) -> JmxSample | Unreadable | N
 
 
 def _short(error: Exception) -> str:
-    """What msgspec says; it names types and paths and never quotes the message."""
+    """The reason from msgspec, cut; it names types and paths and never quotes the message."""
     if isinstance(error, UnicodeDecodeError):
         return "no message of a collector: not UTF-8"
     return f"no message of a collector: {error}"[:200]

@@ -1,6 +1,6 @@
-"""One MBean of a broker at one time, and what the messages of all collectors have in common.
+"""One MBean of a broker at one time, and the parts that the messages of all collectors share.
 
-Absent, null, "NaN" and NaN all mean that the sensor has no value: they become None, never zero.
+Absent, null, "NaN" and NaN all mean that the sensor has no value. They become None, never zero.
 Source: Kafka's `ClientQuotaManager`, `ControllerMutationQuotaManager`, `SocketServer` (sensors and their tags).
 """
 
@@ -30,7 +30,7 @@ QUOTA_TYPES = {
 """Quota types by the type property of an MBean."""
 _REPLICATION = ("LeaderReplication", "FollowerReplication", "AlterLogDirsReplication")
 MBEAN_TYPES = {name.lower(): name for name in (*QUOTA_TYPES, *_REPLICATION)}
-"""Types that are kept, by their name in small letters."""
+"""Types that are kept, by their name in lower case."""
 _ATTRIBUTES = {
     "byterate": "byte_rate",
     "throttletime": "throttle_time_ms",
@@ -52,7 +52,7 @@ _NO_NUMBER = {"", "null"}
 
 
 class JmxSample(NamedTuple):
-    """The columns of `jmx_samples` that a message gives, in the table's units."""
+    """The columns of `jmx_samples` that come from a message, in the table's units."""
 
     broker_id: int
     sample_time_ms: int
@@ -74,12 +74,12 @@ class JmxSample(NamedTuple):
 
 
 class Origin(NamedTuple):
-    """What is known of a message besides its value.
+    """Facts about a message besides its value.
 
     Attributes:
         broker_id: from the message's header or key; None without one.
         brokers: broker ids by the addresses of their agents, see `addresses`.
-        types: MBean types by metric name, where a name does not tell.
+        types: MBean types by metric name, for names from which the type does not follow.
     """
 
     broker_id: int | None = None
@@ -88,7 +88,7 @@ class Origin(NamedTuple):
 
 
 def addresses(text: str) -> tuple[str, ...]:
-    """The forms in which collectors give one address: as it is, host and port, host."""
+    """The forms in which collectors write an address: unchanged, host and port, host."""
     found = _URL.fullmatch(text.strip().rstrip("/"))
     if found is None:
         return (text.strip(),)
@@ -96,7 +96,11 @@ def addresses(text: str) -> tuple[str, ...]:
 
 
 def broker_of(told: Iterable[object], places: Iterable[object], origin: Origin) -> int:
-    """The broker's id: of the message, else its header or key, else the agent's address; Unreadable without any."""
+    """The broker's id: from the message, else from its header or key, else from the agent's address.
+
+    Raises:
+        Unreadable: none of them gives an id.
+    """
     for value in told:
         if isinstance(value, int | str) and _BROKER_ID.fullmatch(str(value)):
             return int(value)
@@ -114,19 +118,19 @@ def broker_of(told: Iterable[object], places: Iterable[object], origin: Origin) 
 
 
 def tag_of(tags: Mapping[str, object], *names: str) -> Iterator[object]:
-    """Values of tags by name, however it is spelt: `broker_id`, `broker.id`, `brokerId`."""
+    """Values of the tags with these names in any spelling: `broker_id`, `broker.id`, `brokerId`."""
     for key, value in tags.items():
         if plain(key) in names:
             yield value
 
 
 def plain(name: str) -> str:
-    """A name without what its spellings differ in."""
+    """A name reduced to lower-case letters and digits, so that its spellings are equal."""
     return _NOT_IN_A_NAME.sub("", name.lower())
 
 
 def attributes_of(values: Mapping[str, object]) -> dict[str, float | None]:
-    """The attributes that are kept, by column, a prefix with a dot left out; Unreadable if one is no number."""
+    """The attributes that are kept, by column; a prefix with a dot is ignored. Unreadable if one is not a number."""
     found: dict[str, float | None] = {}
     for key, value in values.items():
         column = _ATTRIBUTES.get(plain(key.rpartition(".")[2]))
@@ -136,7 +140,7 @@ def attributes_of(values: Mapping[str, object]) -> dict[str, float | None]:
 
 
 def number(value: object, name: str) -> float | None:
-    """A value of an attribute; None where the sensor has none, Unreadable where it is no number."""
+    """The value of an attribute; None if the sensor has none; raises Unreadable if it is not a number."""
     if value is None or (isinstance(value, str) and value.strip().lower() in _NO_NUMBER):
         return None
     try:
@@ -149,7 +153,11 @@ def number(value: object, name: str) -> float | None:
 
 
 def epoch_ms(value: object) -> int:
-    """Epoch ms, 1970 to 9999, of an ISO text, or a number in s, ms, us or ns by its magnitude; else Unreadable."""
+    """Epoch ms of an ISO text, or of a number in s, ms, us or ns, distinguished by its magnitude.
+
+    Raises:
+        Unreadable: it is neither, or a time before 1970 or after 9999.
+    """
     try:
         if isinstance(value, str):
             moment = datetime.fromisoformat(value)
@@ -167,7 +175,7 @@ def epoch_ms(value: object) -> int:
 def _scaled(value: object) -> int:
     if not isinstance(value, int | float) or isinstance(value, bool):
         raise TypeError
-    # Seconds until the year 5138, milliseconds from 1973 on, and so forth: times of today never meet.
+    # Seconds up to the year 5138, milliseconds from 1973 on, and so forth: for times of today they never overlap.
     if abs(value) < 1e11:
         return round(value * 1_000)
     if abs(value) < 1e14:
@@ -186,13 +194,16 @@ def _size(value: float | None) -> int | None:
 def sample_of(
     broker_id: int, time_ms: int, name: MBeanName, attributes: Mapping[str, float | None]
 ) -> JmxSample | None:
-    """The sample of an MBean; None for one without quotas, Unreadable for one whose user is no sanitised name.
+    """The sample of an MBean; None for one without quotas.
 
     Args:
-        broker_id: whose it is.
-        time_ms: of the sample, epoch ms.
-        name: of the MBean.
-        attributes: by column of `jmx_samples`, in Kafka's units; None where there is no number.
+        broker_id: id of the MBean's broker.
+        time_ms: time of the sample, epoch ms.
+        name: name of the MBean.
+        attributes: values by column of `jmx_samples`, in Kafka's units; None if there is no number.
+
+    Raises:
+        Unreadable: the user is not a sanitised name, or the queue size is not a number of connections.
     """
     mbean_type = MBEAN_TYPES.get(name.type.lower())
     if mbean_type is None or not attributes:

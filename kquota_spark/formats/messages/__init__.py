@@ -1,4 +1,4 @@
-"""What shippers put around a line.
+"""The envelopes that log shippers put around a line.
 
 In reading order: envelopes, messages.
 """

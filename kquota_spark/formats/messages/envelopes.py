@@ -1,8 +1,8 @@
-"""What log shippers put around a line: the line, who says it comes from which broker, and when it was read.
+"""The envelopes of log shippers: the line, the broker that it comes from, and the time when it was read.
 
-Filebeat, Fluent Bit, Fluentd, Vector and Logstash write a JSON object with the line as text in it. So does rsyslog
-with a JSON template, and without one it writes the line after a syslog header (RSYSLOG_FileFormat, RFC 3164 or 5424).
-Names of fields are those of the tools' own output; tests/data/envelopes holds samples and says where from.
+Filebeat, Fluent Bit, Fluentd, Vector and Logstash write a JSON object that contains the line as text. rsyslog does so
+with a JSON template. Without one it writes the line after a syslog header (RSYSLOG_FileFormat, RFC 3164 or 5424).
+Names of fields are those of the tools' own output; tests/data/envelopes holds samples with their sources.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kquota_spark.formats.request_log.request import Unreadable
 from kquota_spark.model.quotas.rules import END_MS
 
 MAX_ENVELOPE_BYTES = 9 << 20
-"""A line of 4 MB of which each second character is escaped, and what stands around it."""
+"""Maximum size of an envelope: a line of 4 MB with every second character escaped, and the fields around it."""
 
 AUTO, RAW, JSON = "auto", "raw", "json"
 _BLANK = b" \t\r\n\xef\xbb\xbf"
@@ -27,12 +27,12 @@ _SYSLOG = re.compile(
     rb"(?:<\d{1,3}>(?:1 )?)?(\d{4}-\d\d-\d\dT\S{8,30}|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d) (\S{1,255}) "
     rb"[^\n]{0,512}?(?=\[\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[,.]\d{3}\] )"
 )
-# Numbers from here on are taken for seconds, for milliseconds: 1973 either way.
+# Smallest number that is read as seconds, and smallest that is read as milliseconds; both are times in 1973.
 _LEAST_S, _LEAST_MS = 1e8, 1e11
 
 
 class Field(NamedTuple):
-    """Where a field may stand: `a.b` is `b` inside of `a`, or a field that is called `a.b`."""
+    """A possible place of a field: `a.b` is `b` inside `a`, or a field with the name `a.b`."""
 
     path: str
     parts: tuple[str, ...]
@@ -43,7 +43,7 @@ def _fields(paths: Iterable[str]) -> tuple[Field, ...]:
 
 
 class _Layout(NamedTuple):
-    """The paths of fields of one kind of envelope, apart by blanks; the first that is there counts."""
+    """The paths of the fields in one kind of envelope, separated by blanks; the first that exists counts."""
 
     message: str
     broker: str = "broker_id"
@@ -62,7 +62,7 @@ _LAYOUTS = {
     ),
     JSON: _Layout("message"),
 }
-"""The first name of a field is the one that the tool writes unless told otherwise."""
+"""Layouts by kind of envelope. The first name of a field is the tool's default."""
 _ANY = _Layout(
     "message log msg",
     "broker_id fields.broker_id",
@@ -77,10 +77,10 @@ Fields = Mapping[str, msgspec.Raw]
 
 
 class Envelopes:
-    """Takes lines out of one kind of envelope, or out of any.
+    """Extracts lines from one kind of envelope, or from any.
 
     Args:
-        kind: one of `KINDS`; `auto` knows a line from an envelope by how it begins.
+        kind: one of `KINDS`; `auto` distinguishes a line from an envelope by its beginning.
         message: path of the field with the line, instead of the tool's own.
         broker: path of the field with the broker's id or name, likewise.
         timestamp: path of the field with the time at which the line was read, likewise.
@@ -89,7 +89,7 @@ class Envelopes:
     def __init__(self, kind: str = AUTO, *, message: str = "", broker: str = "", timestamp: str = "") -> None:
         layout = _LAYOUTS.get(kind, _ANY)
         self.takes_lines = kind in {AUTO, RAW}
-        """Whether a value that begins like a line of the log is one: then `opened` need not be asked."""
+        """Whether a value that begins like a line of the log is one: then `opened` need not be called."""
         self._takes_json = kind != RAW
         self._takes_syslog = kind in {AUTO, "rsyslog"}
         self._message = _fields([message] if message else layout.message.split())
@@ -101,10 +101,10 @@ class Envelopes:
         self._scalar = msgspec.json.Decoder(str | int | float | None)
 
     def opened(self, value: bytes) -> tuple[bytes, Fields]:
-        """The line in a message and what stands beside it; the value itself where that is no envelope.
+        """The line in a message and the envelope's fields; a value that is not an envelope is itself the line.
 
         Raises:
-            Unreadable: it is not such an envelope, or holds no line; the reason never quotes it.
+            Unreadable: the value is not such an envelope, or contains no line; the reason never quotes it.
         """
         bare = value.lstrip(_BLANK)
         if self._takes_json and bare.startswith(b"{"):
@@ -120,15 +120,15 @@ class Envelopes:
         raise Unreadable("envelope: not of the kind that kafka.envelope names")
 
     def broker(self, fields: Fields) -> bytes | None:
-        """What the field for the broker says: an id, or a name."""
+        """The content of the field for the broker: an id or a name; None if there is none."""
         return _bytes(self._first(fields, self._broker))
 
     def host(self, fields: Fields) -> bytes | None:
-        """The host that the shipper ran on; not asked for where a field for the broker was named."""
+        """The host that the shipper ran on; always None if a field for the broker was named."""
         return _bytes(self._first(fields, self._host))
 
     def read_ms(self, fields: Fields) -> int | None:
-        """When the shipper read the line, epoch ms; None where that is no time, or does not say its zone."""
+        """The time when the shipper read the line, epoch ms; None if it is not a time, or has no time zone."""
         value = self._first(fields, self._time)
         return None if value is None else _epoch_ms(value)
 
@@ -139,7 +139,7 @@ class Envelopes:
             fields = self._object.decode(value)
             for field in self._message:
                 raw = self._at(fields, field)
-                # Filebeat has an object `log`, Fluent Bit a text.
+                # `log` is an object in Filebeat, and a text in Fluent Bit.
                 if raw is not None and bytes(raw).startswith(b'"'):
                     return _one_line(self._text.decode(raw).encode()), fields
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -155,13 +155,13 @@ class Envelopes:
             try:
                 value: str | int | float | None = self._scalar.decode(raw)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                continue  # an object, or a list: `host` of Logstash is a text or an object
+                continue  # an object or a list: `host` of Logstash is a text or an object
             if value is not None:
                 return value
         return None
 
     def _at(self, fields: Fields, field: Field) -> msgspec.Raw | None:
-        """What stands at a path, undecoded; None if nothing does."""
+        """The value at a path, undecoded; None if there is none."""
         raw = fields.get(field.path)
         if raw is not None or len(field.parts) == 1:
             return raw
@@ -182,7 +182,7 @@ def _bytes(value: str | int | float | None) -> bytes | None:
 
 
 def _one_line(text: bytes) -> bytes:
-    """A line without its end: Docker's log driver leaves that on, and syslog puts a blank before."""
+    """A line without its line end, which Docker's log driver keeps, and without the blank that syslog prepends."""
     line = text.strip()
     if b"\n" in line:
         raise Unreadable("envelope: several lines in one message")

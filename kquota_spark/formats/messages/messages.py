@@ -1,6 +1,6 @@
-"""A message of the log topic: the line in it, the broker it is from, and what of an unreadable one may be stored.
+"""A message of the log topic: its line, its broker, and the text of an unreadable line that may be stored.
 
-One place for the job and the doctor.
+The job and the doctor both use it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Literal
 from kquota_spark.formats.messages.envelopes import AUTO, Envelopes, Fields
 
 Source = Literal["header", "key", "field", "topic"]
-"""Where a message says it, in the order in which they are asked; the first that is there decides."""
+"""Where a message contains its broker's id, in order of precedence; the first that is present decides."""
 
 SOURCES: tuple[Source, ...] = ("header", "key", "field", "topic")
 HEADER = "broker_id"
@@ -23,23 +23,23 @@ _SENSITIVE = re.compile(
     rb"sasl|scram|token|password|passwd|secret|jaas|authbytes|salt|hmac|alter_?configs|\.key|credential|requestdata",
     re.IGNORECASE,
 )
-# In the envelope of a shipper, quotation marks are escaped.
+# Quotation marks are escaped in the envelope of a shipper.
 _API_KEY = re.compile(rb'"requestApiKey\\*":(\d+),')
 _SENSITIVE_KEYS = {b"17", b"33", b"36", b"38", b"39", b"40", b"41", b"44", b"50", b"51", b"58"}
 
 HEARTBEAT = b'{"kquota_heartbeat":'
 GAP = b'{"kquota_gap":'
-"""How a shipper's heartbeat begins."""
+"""First bytes of a shipper's heartbeat, and of its report of lost lines."""
 
 
 class BrokerIds:
-    """Ids from what messages say: a number, or a name that the settings know.
+    """Broker ids from the content of messages: a number, or a name from the settings.
 
-    A number inside of a host's name is never taken for an id: `kafka-0` is broker 1 as often as 0.
+    A number inside a host's name is never read as an id: `kafka-0` is broker 1 as often as 0.
 
     Args:
-        ids: names and their ids, e.g. `{"kafka-1.example": 1}`.
-        topic_pattern: regular expression for a whole topic name; its group is the number or name. Empty: none.
+        ids: ids by name, e.g. `{"kafka-1.example": 1}`.
+        topic_pattern: regular expression for a whole topic name; its group is the number or name. Empty for none.
     """
 
     def __init__(self, ids: Mapping[str, int], topic_pattern: str = "") -> None:
@@ -49,7 +49,7 @@ class BrokerIds:
         self._topics: dict[str, bytes | None] = {}
 
     def of_name(self, name: bytes) -> int | None:
-        """The id, or None: neither a name that the settings know, nor a number of up to nine digits."""
+        """The id; None for a text that is neither a name in the settings nor a number of up to nine digits."""
         try:
             return self._known[name]
         except KeyError:
@@ -63,11 +63,11 @@ class BrokerIds:
         return found
 
     def of_host(self, host: bytes) -> int | None:
-        """The id of a host, which has to be among the names of the settings."""
+        """The id of a host; None if it is not among the names in the settings."""
         return self._ids.get(host)
 
     def in_topic(self, topic: str) -> bytes | None:
-        """The part of a topic's name that says the broker."""
+        """The part of a topic's name that identifies the broker; None if there is none."""
         if self._pattern is None:
             return None
         if topic not in self._topics:
@@ -78,7 +78,7 @@ class BrokerIds:
 
 @dataclass(frozen=True, slots=True)
 class MessageFormat:
-    """How messages are written; plain values, so that it travels to the workers. See `kafka.*` of the settings."""
+    """The layout of messages, from the settings `kafka.*`; plain values, so that it can be sent to the workers."""
 
     envelope: str = AUTO
     message_field: str = ""
@@ -99,18 +99,18 @@ class LogMessages:
         self._ids = BrokerIds(of.broker_ids, of.topic_pattern)
         self._has_field, self._has_topic = "field" in of.broker_from, "topic" in of.broker_from
         self.takes_lines = self._envelopes.takes_lines
-        """Whether a value that begins with `[` is a line of the log; it is then not looked at further."""
+        """Whether a value that begins with `[` is a line of the log, without any further check."""
         self.opened = self._envelopes.opened
         self.read_ms = self._envelopes.read_ms
         self.no_broker = f"no broker id in {_listed(of)} (expected a number, or a name in kafka.broker_ids)"
-        """Reason for a line whose broker is not known."""
+        """Reason for a line of an unknown broker."""
 
     def broker_id(self, named: bytes | None, fields: Fields, topic: str) -> int | None:
-        """The broker that a message is from; None where nothing says it, or what says it is no id.
+        """The id of the broker that a message is from; None if the message has none, or one that is not an id.
 
         Args:
-            named: the message's header or key, as far as `broker_from` has them.
-            fields: of the envelope.
+            named: the message's header or key, if `broker_from` includes them.
+            fields: fields of the envelope.
             topic: the message's topic.
         """
         if named is not None:
@@ -134,10 +134,10 @@ def _listed(of: MessageFormat) -> str:
 
 
 def storable_text(line: bytes, limit_bytes: int) -> str | None:
-    """Text of an unreadable line that may be stored: cut, and None where it might hold a secret.
+    """The text of an unreadable line that may be stored, cut; None if it might contain a secret.
 
-    SASL, delegation token, SCRAM and AlterConfigs requests are recognised by API key where it is there, and
-    by words where the line is cut, like ENVELOPE, which may hold any; when in doubt nothing is kept.
+    SASL, delegation token, SCRAM and AlterConfigs requests are recognised by their API key, or by words if the
+    line is cut. ENVELOPE may contain any of them and is treated in the same way. In doubt, nothing is kept.
     """
     if _SENSITIVE.search(line):
         return None

@@ -1,4 +1,4 @@
-"""Our own file of quotas.
+"""Our own format of quota files.
 
 In reading order: quota_file, quota_file_text.
 """

@@ -1,9 +1,9 @@
-"""`quotas.yaml`: quotas written down with their validity, where ZooKeeper cannot be read.
+"""`quotas.yaml`: quotas with their periods of validity, for clusters where ZooKeeper cannot be read.
 
-The file is a list of `{user, client_id, type, value, from_ms, to_ms}`, with `ip` in place of a user and a client
-id for the limits of ips. A null part is not in the entity and `<default>` is the default entity; names are raw,
-not sanitised. `from_ms` null means always, `to_ms` null until further notice. Values are what brokers can hold, in
-Kafka's units.
+The file is a list of `{user, client_id, type, value, from_ms, to_ms}`; limits of ips have `ip` instead of a user and
+a client id. A part that is null is absent from the entity, and `<default>` is the default entity. Names are raw, not
+sanitised. `from_ms` null means since ever, `to_ms` null means until further notice. Values are those that brokers can
+hold, in Kafka's units.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ _WHOLE_TYPES = {
     QuotaKey.CONSUMER_BYTE_RATE.value: ("bytes per second", 2**63),
     IP_QUOTA_KEY: ("connections per second", 2**31 - 1),
 }
-"""Types whose values are whole numbers, with their units and largest values.
+"""Types with whole numbers as values, with their units and largest values.
 
-Brokers hold a long, whose largest is 2^63 as a double, and an int.
+Brokers hold a long for byte rates and an int for ips. The largest long is 2^63 as a double.
 """
 _KEYS = ("user", "client_id", "ip", "type", "value", "from_ms", "to_ms")
 
 
 @dataclass(frozen=True, slots=True)
 class IpLimit:
-    """A limit of an ip, in connections per second, from `from_ms` until `to_ms`, exclusive; None is no end."""
+    """A limit of an ip, in connections per second, from `from_ms` until `to_ms` (exclusive); None means no end."""
 
     entity: IpEntity
     connections_per_s: int
@@ -49,7 +49,7 @@ class IpLimit:
 
 @dataclass(frozen=True, slots=True)
 class QuotaFile:
-    """All that a file says. `stretches` turns the changes into a timeline.
+    """The content of a quota file; `model.quotas.rules` turns its changes into a timeline.
 
     `changes` are those of users and client ids; `ip_changes` are the `ip_limits` as edits, by address.
     """
@@ -61,7 +61,7 @@ class QuotaFile:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One entry; `index` is its place in the file that was read."""
+    """One entry of a quota file; `index` is its place in the file."""
 
     entity: AnyEntity
     type: str
@@ -72,12 +72,12 @@ class Entry:
 
 
 def read_quota_file(path: Path) -> list[QuotaChange]:
-    """The quotas of users and client ids in a file; `read_quotas` without the limits of ips."""
+    """The changes of users and client ids in a file: `read_quotas` without the limits of ips."""
     return read_quotas(path).changes
 
 
 def read_quotas(path: Path) -> QuotaFile:
-    """Read a file of quotas; UserError if it cannot be read, or with one line for each problem found in it."""
+    """Read a quota file; UserError if it cannot be read, or with one line per problem in it."""
     try:
         if path.stat().st_size > _MAX_BYTES:
             raise UserError(f"{path}: larger than {_MAX_BYTES} bytes, expected a list of quotas")
@@ -93,7 +93,7 @@ def read_quotas(path: Path) -> QuotaFile:
 def parse_quotas(text: str) -> QuotaFile:
     """The quotas in the text of a file.
 
-    The version of a change is its time, so it differs wherever the quotas of an entity do.
+    The version of a change is its time, so different quotas of an entity have different versions.
 
     Raises:
         ValueError: one line per problem.
@@ -124,7 +124,7 @@ def parse_quotas(text: str) -> QuotaFile:
 
 
 def _entries(text: str) -> list[yaml.Node]:
-    """The nodes of the list. Nodes and not values, for the duplicate keys that values would hide."""
+    """The YAML nodes of the list: values would hide duplicate keys."""
     try:
         root = yaml.compose(text, Loader=BoundedLoader)
     except yaml.YAMLError as error:
@@ -140,7 +140,7 @@ def _entries(text: str) -> list[yaml.Node]:
 
 
 def _read_item(index: int, node: yaml.Node, problems: list[str]) -> Entry | None:
-    """One entry, or None if it has problems, which are appended."""
+    """One entry; None if it has problems, which are appended to `problems`."""
     found: list[str] = []
     given = _fields(index, node, found)
     where = f"[{index}]"
@@ -161,7 +161,7 @@ def _read_item(index: int, node: yaml.Node, problems: list[str]) -> Entry | None
 
 
 def _fields(index: int, node: yaml.Node, problems: list[str]) -> dict[str, Any]:
-    """The entry's scalars by key; only scalars are ever built, so aliases cannot blow up."""
+    """The entry's scalars by key; only scalars are ever built, so aliases cannot exhaust memory."""
     if not isinstance(node, yaml.MappingNode):
         problems.append(f"[{index}]: not a mapping, expected keys {', '.join(_KEYS)}")
         return {}
@@ -172,7 +172,7 @@ def _fields(index: int, node: yaml.Node, problems: list[str]) -> dict[str, Any]:
         if key not in _KEYS:
             problems.append(f"[{index}].{key}: unknown key, expected one of {', '.join(_KEYS)}")
         elif key in seen:
-            problems.append(f"[{index}].{key}: stands here twice, expected once")
+            problems.append(f"[{index}].{key}: is given twice, expected once")
         elif not isinstance(value_node, yaml.ScalarNode):
             problems.append(f"[{index}].{key}: a list or mapping, expected one value")
         else:
@@ -185,7 +185,7 @@ def _fields(index: int, node: yaml.Node, problems: list[str]) -> dict[str, Any]:
 
 def _scalar(node: yaml.ScalarNode) -> Any:
     try:
-        # The constructor is only for this node; no tag outside the safe ones is known to it.
+        # The constructor is only for this node, and supports only safe tags.
         return BoundedLoader("").construct_object(node)
     except (yaml.YAMLError, ValueError):
         return node  # matches no expected type, so the check of its key reports it
@@ -249,7 +249,7 @@ def _time_ms(given: dict[str, Any], part: str, where: str, problems: list[str]) 
 
 
 def _in_order(items: Iterable[Entry], problems: list[str]) -> list[list[Entry]]:
-    """The items of each type of each entity, oldest first; overlaps are problems."""
+    """The entries of each entity and type, oldest first; overlaps are appended to `problems`."""
     together: dict[tuple[AnyEntity, str], list[Entry]] = {}
     for item in items:
         entity = by_address(item.entity) if isinstance(item.entity, IpEntity) else item.entity
@@ -283,7 +283,10 @@ def _shown(value: Any) -> str:
 
 
 def finite_number(value: Any) -> float | None:
-    """A finite number, or a text of one: `1e6` is a text in YAML 1.1, and ZooKeeper's values are texts anyway."""
+    """A finite number, from a number or its text; else None.
+
+    `1e6` is a text in YAML 1.1, and ZooKeeper's values are always texts.
+    """
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     if isinstance(value, str) and not is_decimal(value):
@@ -296,9 +299,9 @@ def finite_number(value: Any) -> float | None:
 
 
 def expected_value(kind: str | None, value: float | None) -> str | None:
-    """What a value of this type should have been, `a number, 0 or more`; None if it is right.
+    """The value that was expected, e.g. `a number, 0 or more`; None if the value is valid.
 
-    The type is Kafka's key, or None if it is not known; a value that is no finite number is None.
+    `kind` is Kafka's key, or None if it is not known. `value` is None if it is not a finite number.
     """
     unit, largest = _WHOLE_TYPES.get(kind or "", ("", math.inf))
     what = f"a whole number of {unit}" if unit else "a number"

@@ -1,4 +1,4 @@
-"""Writes `quotas.yaml`: rules as they are known from elsewhere, in the form that `quota_file` reads."""
+"""Writes `quotas.yaml`: rules from another source, in the form that `quota_file` reads."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from kquota_spark.model.quotas.rules import BEGINNING_MS, RuleStretch
 
 
 def quota_file_text(rules: Iterable[RuleStretch], ip_limits: Iterable[IpLimit] = ()) -> str:
-    """The text of a quota file, oldest entries first; to write changes, pass their `stretches`.
+    """The text of a quota file, oldest entries first; `model.quotas.rules` makes such rules from changes.
 
-    Reading it back gives the same values at every time. Versions and edits that changed nothing are not in it.
+    Reading it back gives the same values at every time. Versions, and edits that changed nothing, are left out.
 
     Raises:
-        ValueError: a name or value that such a file cannot hold: a user really called `<default>` or with an
-            empty name, and limits that are negative, not finite, or larger than brokers hold.
+        ValueError: such a file cannot hold a name or value: a user named `<default>`, an empty name, or a limit
+            that is negative, not finite, or larger than brokers hold.
     """
     entries = [
         *_rule_entries(rules),
         *(Entry(ip.entity, IP_QUOTA_KEY, ip.connections_per_s, ip.from_ms, ip.to_ms) for ip in ip_limits),
     ]
     entries.sort(key=lambda entry: (entry.from_ms, str(entry.entity), entry.type))
-    # In ASCII: PyYAML does not read back every line separator that it leaves unescaped.
+    # In ASCII, because PyYAML does not read back every line separator that it leaves unescaped.
     return yaml.safe_dump([*map(_fields, entries)], default_flow_style=None, sort_keys=False, width=math.inf)
 
 
 def _rule_entries(rules: Iterable[RuleStretch]) -> Iterator[Entry]:
-    """One entry for each value of a key, as long as it lasts."""
+    """One entry per value of a key and the whole period in which it is unchanged."""
     latest: dict[tuple[AnyEntity, AnyKey], Entry] = {}
     for rule in sorted(rules, key=lambda rule: rule.valid_from_ms):
         for key, value in rule.values.items():

@@ -1,6 +1,6 @@
-"""Parts of a line in the JSON form of the request log: what is read of headers, requests and responses.
+"""Parts of a line in the JSON form of the request log: the fields that are read from headers, requests and responses.
 
-Fields stand in Kafka's order: that is the fastest to decode.
+Fields are in Kafka's order, which is the fastest to decode.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from kquota_spark.model.quotas.entities import DEFAULT, Default, Entity, IpEntit
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=INT32_MAX)]
 ThrottleMs = Annotated[int, msgspec.Meta(ge=0, le=INT32_MAX)]
 NO_THROTTLE = -1
-"""Stands for a response without the field."""
+"""Throttle time of a response without the field."""
 MUTATION_KEYS = frozenset({int(Api.CREATE_TOPICS), int(Api.CREATE_PARTITIONS), int(Api.DELETE_TOPICS)})
 MOST_EDITS = 100
-"""So many edits of a request are kept: a line may hold thousands."""
+"""Maximum edits of a request that are kept: a line may contain thousands."""
 _Count = Annotated[int, msgspec.Meta(ge=-1, le=INT32_MAX)]
 _CHARGED_ERRORS = (0, 7)
 _REFUSED = 89
@@ -43,12 +43,12 @@ class Header(msgspec.Struct, rename="camel", gc=False):
     request_api_version: Int32
     correlation_id: Int32
     client_id: str | UnsetType | None = UNSET
-    """Null in the log of brokers before KAFKA-13385."""
+    """May be null in the log of brokers before KAFKA-13385."""
     request_api_key_name: str = ""
 
 
 class Software(msgspec.Struct, rename="camel", gc=False, frozen=True):
-    """The client's library."""
+    """Name and version of the client's library."""
 
     software_name: str = "unknown"
     software_version: str = "unknown"
@@ -63,7 +63,7 @@ class Produce(msgspec.Struct, rename="camel", gc=False):
 
 
 class Throttled(msgspec.Struct, rename="camel", gc=False):
-    """Any response."""
+    """Any response, with its throttle time only."""
 
     throttle_time_ms: ThrottleMs = NO_THROTTLE
 
@@ -77,18 +77,18 @@ class _AppendedTopic(msgspec.Struct, rename="camel", gc=False):
 
 
 class ProduceResponse(msgspec.Struct, rename="camel", gc=False):
-    """A produce's response, of which most often only the throttle is read."""
+    """The response to a produce, with its error codes; most often only the throttle time is read instead."""
 
     responses: list[_AppendedTopic]
 
     @property
     def error_codes(self) -> set[int]:
-        """Those of all partitions."""
+        """The error codes of all partitions."""
         return {part.error_code for topic in self.responses for part in topic.partition_responses}
 
 
 class ReplicaState(msgspec.Struct, rename="camel", gc=False):
-    """Who fetches, from v15 on."""
+    """The broker that fetches, from v15 on."""
 
     replica_id: Int32
 
@@ -101,27 +101,27 @@ class FetchRequest(msgspec.Struct, rename="camel", gc=False):
 
 
 class FetchResponse(msgspec.Struct, rename="camel", gc=False):
-    """Its response."""
+    """The response to a fetch."""
 
     responses: Sequence[charged.FetchTopic]
     throttle_time_ms: ThrottleMs = NO_THROTTLE
 
 
 class ShareTopic(msgspec.Struct, rename="camel", gc=False):
-    """A topic of a share fetch's response."""
+    """A topic in the response to a share fetch."""
 
     topic_id: str
 
 
 class ShareFetchResponse(msgspec.Struct, rename="camel", gc=False):
-    """A share fetch's response: what it acquired is logged, the size of the records is not."""
+    """The response to a share fetch: the acquired records are logged, but not their size."""
 
     responses: Sequence[ShareTopic]
     throttle_time_ms: ThrottleMs
 
 
 class FetchResponse28(FetchResponse, gc=False):
-    """The same as Kafka 2.8 names it."""
+    """A `FetchResponse` with the field names of Kafka 2.8."""
 
     responses: Sequence[charged.FetchTopic28]
 
@@ -134,12 +134,12 @@ class _Topic(msgspec.Struct, rename="camel", gc=False):
 
     @property
     def partitions(self) -> int:
-        """As asked for; 0 where the broker's default decides."""
+        """The number of partitions in the request; 0 if the broker's default decides."""
         return self.count or max(self.num_partitions, len(self.assignments or ()))
 
 
 class MutationRequest(msgspec.Struct, rename="camel", gc=False):
-    """The body of one of the three requests; a DELETE_TOPICS names nothing that is needed."""
+    """The body of one of the three requests in `MUTATION_KEYS`; nothing in it is needed for DELETE_TOPICS."""
 
     topics: list[_Topic] | None = None
     validate_only: bool = False
@@ -153,7 +153,7 @@ class _Result(msgspec.Struct, rename="camel", gc=False):
 
 
 class MutationResponse(msgspec.Struct, rename="camel", gc=False):
-    """Its answer; the list has another name in each of the three."""
+    """The response to a `MutationRequest`; the list has a different name in each of the three."""
 
     throttle_time_ms: _Count = -1
     topics: list[_Result] = []
@@ -164,11 +164,17 @@ class MutationResponse(msgspec.Struct, rename="camel", gc=False):
 def mutations_of(
     api_key: int, version: int, request: MutationRequest, response: MutationResponse
 ) -> list[Mutation] | None:
-    """The topics that the quota was asked about; None if there are none.
+    """The topics for which the mutation quota was checked; None if there are none, or if the request only validates.
 
-    The broker charges one topic after the other, before it makes the change: the partitions created or deleted. Error
-    89 (THROTTLING_QUOTA_EXCEEDED) is the quota's refusal; with any other error the topic did not get so far, except
-    REQUEST_TIMED_OUT, which comes afterwards. A request that only validates is left out.
+    The broker charges one topic after the other with the partitions to create or delete, before it makes the change.
+    Error 89 (THROTTLING_QUOTA_EXCEEDED) is the quota's refusal. After any other error the quota was not checked, except
+    REQUEST_TIMED_OUT, which comes after the check.
+
+    Args:
+        api_key: CREATE_TOPICS, CREATE_PARTITIONS or DELETE_TOPICS.
+        version: API version of the request.
+        request: body of the request.
+        response: body of the response.
     """
     if request.validate_only:
         return None
@@ -184,7 +190,7 @@ def mutations_of(
 
 def _mutation(api: Api, version: int, result: _Result, asked: dict[str | None, int]) -> Mutation:
     topic = (result.name or result.topic_id or "").encode("utf-8", "surrogatepass")
-    # 63 bits: the same topic gives the same number everywhere.
+    # A hash of 63 bits: the same topic has the same number everywhere.
     topic_hash = int.from_bytes(hashlib.blake2b(topic, digest_size=8).digest()) >> 1
     if result.error_code == _REFUSED:
         return Mutation(topic_hash, 0, int(PointKind.REFUSED_MUTATION))
@@ -192,7 +198,7 @@ def _mutation(api: Api, version: int, result: _Result, asked: dict[str | None, i
     kind = strict if is_strict_mutation(api, version) else permissive
     if api is Api.DELETE_TOPICS:
         return Mutation(topic_hash, 0, int(kind))
-    # From v5 on the answer has the number that the broker's default made of -1.
+    # From v5 on the response has the number that the broker's default puts in place of -1.
     return Mutation(topic_hash, max(result.num_partitions, asked.get(result.name, 0)), int(kind))
 
 
@@ -220,7 +226,7 @@ class QuotaEdits(msgspec.Struct, rename="camel"):
 
 
 def altered_quotas(request: QuotaEdits) -> str | None:
-    """JSON list of `[entity, key, value]`, value null for a removal; None if it only asks whether it could."""
+    """JSON list of `[entity, key, value]`, value null for a removal; None if the request only validates."""
     if request.validate_only:
         return None
     edits = [
@@ -232,7 +238,7 @@ def altered_quotas(request: QuotaEdits) -> str | None:
 
 
 def _entity(parts: list[_Part]) -> str:
-    """The canonical name; what Kafka would refuse is written down as it was asked for."""
+    """The canonical name of an entity; parts that Kafka would refuse are written as in the request."""
     names: dict[str, str | Default] = {
         part.entity_type: DEFAULT if part.entity_name is None else part.entity_name for part in parts
     }

@@ -1,27 +1,28 @@
-"""One line of Kafka's request log to one `Request`, or a reason why not.
+"""Parses one line of Kafka's request log to one `Request`, or gives the reason why it cannot.
 
-The only parser there is. The offline commands call `RequestLogParser.parse`, the job too for lines that are odd. Of the
-others the job takes `parts`, and `pipeline.line_columns` puts them together by column. Nothing is counted with bytes,
-an identity or a time that the line does not say for sure. Refused, with its reason, is
+This is the only parser. The offline commands call `RequestLogParser.parse`, and the job calls it for unusual lines.
+For other lines the job takes `parts`, and `pipeline.line_columns` assembles them by column. Nothing is counted with
+bytes, an identity or a time that is not certain from the line. These are refused, each with a reason:
 
 * a line longer than 4 MB; without `Completed request:` near the start; without a log time; with a time before 1970
   or after 9999, or in the hour that clocks skip in spring; with a size beyond 2^31;
-* in the JSON form (Kafka 2.8 and later): what is no JSON or not UTF-8; a field that bytes, identity or time depend
-  on and that is missing, of the wrong type or beyond its range (which of them there are depends on the version:
+* in the JSON form (Kafka 2.8 and later): text that is not JSON or not UTF-8; a field that bytes, identity or time
+  depend on, if it is missing, of the wrong type or beyond its range (the version decides which of them there are:
   a throttle time, a replica id, a transactional id, the name or id of a topic, aborted transactions, and a size or
-  `null` for each record set); a principal that is not `type:name`; a response that is other text than ""; a header
+  `null` for each record set); a principal that is not `type:name`; a response that is a text other than ""; a header
   that is not where Kafka writes it; text after the object that is not a logger's name;
 * in the text form (Kafka 0.10.2 to 2.7): a header, an end, a body or a response not as Kafka prints it; two ends of
-  a header, two principals; the client id `null`; an API of no such Kafka; a number beyond 32 bits; PRODUCE without
-  sizes (logger below TRACE); FETCH without a response (before 1.0) or without the size of a record set (before 2.0);
+  a header, two principals; the client id `null`; an API that these versions do not have; a number beyond 32 bits;
+  PRODUCE without sizes (logger below TRACE); FETCH without a response (before 1.0) or without the size of a record
+  set (before 2.0);
 * PRODUCE and FETCH of a version that is not known.
 
-Of a line that is refused its request may be known all the same, without its size (`Unreadable.request`): if both of its
-ends can be read. If one of them is missing, somebody's bucket lacks the request (`Unreadable.cut_ms`).
+If both ends of a refused line can be read, its request is known without its size (`Unreadable.request`). If one of them
+is missing, an unknown bucket lacks the request (`Unreadable.cut_ms`).
 
-Two things are not seen. A name that stands twice in one object: Kafka cannot write it, the last one counts, and to
-look for it would cost a quarter of the speed. And, in the text form, the id of a transactional producer, which
-Kafka does not print: its bytes come out short by the length of that id.
+Two things are not detected. The first is a name that occurs twice in one object: Kafka cannot write that, the last one
+counts, and a check would cost a quarter of the speed. The second, in the text form, is the id of a transactional
+producer, which Kafka does not print: its bytes are too low by the length of that id.
 """
 
 from __future__ import annotations
@@ -40,10 +41,10 @@ MAX_LINE_BYTES = 4 << 20
 MARKER = b"Completed request:"
 _MARKER_BEFORE = 160
 _END_BYTES = 256 << 10
-"""Bytes of either end of a line that cannot be read: a header with the longest escaped client id has 200,000."""
+"""Bytes kept from each end of a line that cannot be read; a header with the longest escaped client id has 200,000."""
 _LOGGER_NAME = b" (kafka.request.logger)"
-# Kafka's own layout, `[%d] %p %m (%c)%n`. To compare slices that are made once, and not to search or to call
-# startswith and endswith, saves 0.3 us a line.
+# Kafka's own layout, `[%d] %p %m (%c)%n`. The slices are created once and compared. That saves 0.3 us per line over
+# a search, or over startswith and endswith.
 _USUAL_AT = len("[2026-11-21 05:40:48,390] DEBUG ")
 USUAL_START = MARKER + b'{"'
 USUAL_END = b"}" + _LOGGER_NAME
@@ -59,24 +60,24 @@ class RequestLogParser:
     """Parses lines; holds the log's time zone and the compiled decoders.
 
     Args:
-        log_time_zone: zone of the broker's log, e.g. `Europe/Berlin`; the line itself does not say.
+        log_time_zone: zone of the broker's log, e.g. `Europe/Berlin`; a line does not contain it.
     """
 
     def __init__(self, log_time_zone: str = "UTC") -> None:
         self._clock = LogClock(log_time_zone)
         self._json = JsonForm()
         self.parts, self.second_ms = self._json.parts, self._clock.second_ms
-        """Of lines in Kafka's own layout: what `pipeline.line_columns` puts together, a column at a time."""
+        """For lines in Kafka's own layout: the functions with which `pipeline.line_columns` builds columns."""
 
     def parse(self, line: bytes, seen_ms: int | None = None) -> Request:
         """The request of one line (without its line end).
 
         Args:
             line: the line.
-            seen_ms: when it had been written for sure; see `LogClock.epoch_ms`.
+            seen_ms: a time by which it had certainly been written, epoch ms; see `LogClock.epoch_ms`.
 
         Raises:
-            Unreadable: with a short reason that never quotes the line.
+            Unreadable: the line is refused; the reason is short and never quotes the line.
         """
         is_usual = line[START] == USUAL_START and line[END] == USUAL_END
         at = _USUAL_AT if is_usual else line.find(MARKER, 0, _MARKER_BEFORE)
@@ -106,11 +107,11 @@ class RequestLogParser:
             raise
 
     def is_shown_twice(self, line: bytes) -> bool:
-        """Whether the time of a line needs `seen_ms`, because clocks were put back then."""
+        """Whether the time of a line needs `seen_ms`, because clocks were put back in that hour."""
         return self._clock.is_shown_twice(line[_LOG_TIME])
 
     def _unusual(self, line: bytes, start: int, log_time_ms: int) -> Request:
-        """The request of a line of the text form, or of the JSON form in another layout."""
+        """The request of a line in the text form, or in the JSON form with another layout."""
         if not line.startswith(b'{"', start):
             return read_text(line[start:], log_time_ms)
         end = line.rfind(b"}") + 1
@@ -121,14 +122,14 @@ class RequestLogParser:
 
 
 def _ends(line: bytes, start: int) -> bytes:
-    """A line from a place on; of a long one only both ends, so that its length costs no memory."""
+    """A line from a place on; only both ends of a long one, so that memory does not grow with its length."""
     if len(line) - start <= 2 * _END_BYTES:
         return line[start:]
     return line[start : start + _END_BYTES] + b"\0" + line[-_END_BYTES:]
 
 
 def _tell(reason: Unreadable, body: bytes, log_time_ms: int) -> None:
-    """Add to a reason what its line says of the request."""
+    """Add to a reason the request as far as its line identifies it, or the log time if it does not."""
     if not body.startswith(b'{"'):
         reason.request = unsized_text(body, log_time_ms)
         is_cut = reason.request is None and is_cut_text(body)

@@ -1,4 +1,4 @@
-"""What one line of the request log says, and the finding that a line says nothing sure."""
+"""The request in one line of the request log, and the exception for a line that cannot be read with certainty."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ PRODUCE_KEY, FETCH_KEY = 0, 1
 ALTER_CLIENT_QUOTAS_KEY = 49
 SHARE_FETCH_KEY = 78
 MAX_TOPICS = 32
-"""So many topics of a request are named; all of them are counted."""
+"""Maximum topics of a request that are named; all of them are counted."""
 INT32_MAX = 2**31 - 1
 """The largest length, throttle time and correlation id that the wire can carry."""
 TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
-"""Error of a produce that was refused before its quota was asked (`KafkaApis.handleProduceRequest`)."""
+"""Error of a produce that was refused before its quota was checked (`KafkaApis.handleProduceRequest`)."""
 
 
 class Unreadable(Exception):
     """A line that is kept with a reason; `str()` is the reason."""
 
     request: Request | None = None
-    """What it says of its request all the same: all but the size."""
+    """Its request without the size, if both ends of the line can be read; else None."""
     cut_ms: int | None = None
-    """Its log time, if it was a request that a quota may have charged, and whose is not known."""
+    """Its log time, epoch ms, if a quota may have charged the request and its client is not known; else None."""
 
 
 class Mutation(NamedTuple):
@@ -36,9 +36,9 @@ class Mutation(NamedTuple):
 
 
 class Request(NamedTuple):
-    """What one line says. Bytes and times are exact or the best estimate; see the requests table.
+    """The content of one line. Bytes and times are exact or the best estimate; see the requests table.
 
-    A tuple, in the order of that table's columns: half a million of them a second are turned into Arrow.
+    A tuple in the order of that table's columns, because half a million per second are converted to Arrow.
     """
 
     log_time_ms: int

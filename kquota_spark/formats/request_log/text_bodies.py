@@ -1,6 +1,6 @@
-"""Sizes in the text form of the request log: what a produce request and a fetch response print.
+"""Sizes in the text form of the request log, from produce requests and fetch responses.
 
-Both are read strictly, character by character: what they do not say exactly is refused, not guessed.
+Both are read strictly, character by character: a size that is not printed exactly is refused, not guessed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _PARTITION = re.compile(
     r"(?(header)\}),record_set=",
     re.ASCII,
 )
-# Of 2.4 to 2.7, of 2.0 to 2.3, and an empty one before 2.4.
+# Record sets as printed by 2.4 to 2.7, by 2.0 to 2.3, and an empty one before 2.4.
 _RECORDS = re.compile(
     r"(?:MemoryRecords\(size=(?P<memory>\d{1,10}), buffer=[^()]*\)"
     r"|FileRecords\(size=(?P<file>\d{1,10}), file=[^()]*, start=\d+, end=\d+\)"
@@ -46,7 +46,11 @@ _NOT_A_SLICE = 2**31 - 1
 
 
 def produced_topics(sizes: str) -> list[ProduceTopic]:
-    """Topics of `orders-0=16384,my-topic-1=70`, partitions after the last hyphen; Unreadable if it is no such list."""
+    """Topics of a list like `orders-0=16384,my-topic-1=70`; the partition follows the last hyphen.
+
+    Raises:
+        Unreadable: the text is not such a list.
+    """
     of_topic: dict[str, list[ProducePartition]] = {}
     at = 0
     while at < len(sizes):
@@ -60,7 +64,11 @@ def produced_topics(sizes: str) -> list[ProduceTopic]:
 
 
 def fetched_topics(response: str) -> list[FetchTopic]:
-    """Topics of a fetch response that is not empty; Unreadable if it is not as Kafka prints it, or tells no size."""
+    """Topics of a fetch response that is not empty.
+
+    Raises:
+        Unreadable: it is not as Kafka prints it, or it lacks the size of a record set.
+    """
     head = _RESPONSE_HEAD.match(response)
     if head is None:
         raise _not_as_printed()

@@ -1,13 +1,13 @@
 """The text form of the request log: Kafka 0.10.2 to 2.7 (`RequestChannel`).
 
 `RequestHeader(apiKey=.., apiVersion=.., clientId=.., correlationId=..) -- {body},response:{..} from connection ..;`
-and then times, principal and listener as `key:value`; before 1.0 with another header and without a response.
-Nothing in it is escaped: a client id may hold `, correlationId=`, a principal commas. So the header is read from
-the left and the end from the right. Seen on brokers of 0.10.2, 0.11, 1.1, 2.6 and 2.7.
+and then times, principal and listener as `key:value`. Before 1.0 the header differs and there is no response. Nothing
+is escaped: a client id may contain `, correlationId=`, and a principal may contain commas. Therefore the header is read
+from the left and the end from the right. Observed on brokers of 0.10.2, 0.11, 1.1, 2.6 and 2.7.
 
 Controller mutations are not read from it: Kafka limits them from 2.7 on, the last version with this form.
 
-The text never has the transactional id: a transactional producer is charged the length of its id too little.
+The text never contains the transactional id, so the bytes of a transactional producer are too low by its length.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ _API_NAMES = (
     "ALTER_USER_SCRAM_CREDENTIALS", "VOTE", "BEGIN_QUORUM_EPOCH", "END_QUORUM_EPOCH", "DESCRIBE_QUORUM",
     "ALTER_ISR", "UPDATE_FEATURES",
 )  # fmt: skip
-"""Names of the requests that Kafka 0.10.2 to 2.7 knew, by number (Kafka's `ApiKeys`): the log has one or the other."""
+"""Names of the requests of Kafka 0.10.2 to 2.7, by number (Kafka's `ApiKeys`). The log has the name or the number."""
 _API_KEYS = {name: key for key, name in enumerate(_API_NAMES)} | {"ELECT_PREFERRED_LEADERS": 43}
-"""Numbers by name; 2.2 and 2.3 called one of them otherwise."""
+"""Numbers by name; 2.2 and 2.3 had another name for one of them."""
 _HEADER = re.compile(
     r"RequestHeader\(apiKey=(?P<name>\w+), apiVersion=(?P<version>\d{1,4}), "
     r"clientId=(?P<client>.*?), correlationId=(?P<correlation>-?\d{1,10})\) -- (?=\{)",
@@ -62,9 +62,9 @@ _HEADER_BEFORE_1_0 = re.compile(
 # The first words of a header; a newline in the client id ends its line before the rest of it.
 _API = re.compile(r"RequestHeader\(apiKey=(?P<name>\w+),|\{api_key=(?P<key>\d{1,4}),", re.ASCII)
 _LONGEST_HEADER = 33_000
-"""Characters: those of a client id are at most 32,767."""
+"""Maximum characters of a header; a client id has at most 32,767."""
 _END_OF_HEADER = re.compile(r"(?:, correlationId=-?\d+\)|\}) -- \{", re.ASCII)
-# The logger's name is required: a line that is cut within a principal that holds ",listener:" would be read wrong.
+# The logger's name is required. Without it, a line cut inside a principal that contains ",listener:" would be misread.
 _CONNECTION = " from connection "
 _NUMBER = r"\d{1,15}(?:\.\d{1,9})?(?:E-?\d{1,2})?"
 _TAIL = re.compile(
@@ -89,17 +89,17 @@ _BODY = re.compile(r"\{.*\}", re.ASCII)
 _ERROR = re.compile(r"[{,]error_code=(-?\d{1,5})(?=[,}])", re.ASCII)
 _CLUSTER_AUTHORIZATION_FAILED = 31
 _REFUSED = ({str(TRANSACTIONAL_ID_AUTHORIZATION_FAILED)}, {str(_CLUSTER_AUTHORIZATION_FAILED)})
-"""Errors of all partitions of a produce that was refused before its quota was asked."""
+"""Errors of all partitions of a produce that was refused before its quota was checked."""
 _FIRST_THROTTLE = re.compile(r"\{(?:error_code=-?\d+,)?throttle_time_ms=(\d{1,10})[,}]", re.ASCII)
 _LAST_THROTTLE = re.compile(r",throttle_time_ms=(\d{1,10})(?:,_tagged_fields=\{\})?\}$", re.ASCII)
 
 
 _Charge = tuple[QuotaType | None, PointKind | None, int | None]
-"""What a request adds to a bucket of a bandwidth quota, and how; Nones where it adds nothing."""
+"""Quota type, point kind and bytes that a request adds to a bucket; each None if it adds nothing."""
 
 
 class _Line(NamedTuple):
-    """One line in parts."""
+    """The parts of one line."""
 
     log_time_ms: int
     key: int
@@ -108,25 +108,25 @@ class _Line(NamedTuple):
     correlation_id: int
     request: str
     response: str | None
-    """Empty where none was sent; None before Kafka 1.0, which does not log it."""
+    """Empty if none was sent; None before Kafka 1.0, which does not log it."""
     tail: re.Match[str]
 
     def time_ms(self, name: str) -> float:
-        """One of the times at the end."""
+        """One of the times at the end of the line, ms."""
         return float(self.tail[name])
 
     @property
     def hold_ms(self) -> float:
-        """How long the response was held back: what is left of the total. Only Kafka before 2.0 did that."""
+        """How long the broker delayed the response, ms: the rest of the total. Only Kafka before 2.0 delays it."""
         spent_ms = sum(map(self.time_ms, ("queue", "local", "remote", "response_queue", "send")))
         return max(self.time_ms("total") - spent_ms, 0.0)
 
 
 def read_text(text: bytes, log_time_ms: int) -> Request:
-    """The request of one line, from after `Completed request:` to its end.
+    """The request of one line, given the text after `Completed request:`.
 
     Raises:
-        Unreadable: it is not as Kafka prints it, or does not tell the bytes that were charged.
+        Unreadable: it is not as Kafka prints it, or the charged bytes do not follow from it.
         OverflowError: a time before 1970 or after 9999.
     """
     try:
@@ -141,7 +141,7 @@ def read_text(text: bytes, log_time_ms: int) -> Request:
 
 
 def unsized_text(text: bytes, log_time_ms: int) -> Request | None:
-    """The request of a line with both of its ends, whatever stands between; None if one of them cannot be read."""
+    """The request of a line with both of its ends, whatever is between; None if one of them cannot be read."""
     try:
         line = _line(text.decode("utf-8", "replace"), log_time_ms, has_bodies=False)
         is_from_follower = line.key == FETCH_KEY and _FOLLOWER.match(line.request) is not None
@@ -158,7 +158,7 @@ def unsized_text(text: bytes, log_time_ms: int) -> Request | None:
 
 
 def is_cut_text(text: bytes) -> bool:
-    """Whether the end of a line is missing, of a request that a bandwidth quota may charge."""
+    """Whether the end of a line is missing, and a bandwidth quota may charge its request."""
     line = text.decode("utf-8", "replace")
     header = _HEADER.match(line) or _HEADER_BEFORE_1_0.match(line)
     if _tail(line, header.end() if header else 0) is not None:
@@ -173,14 +173,14 @@ def is_cut_text(text: bytes) -> bool:
 def _is_surely_follower(line: str, at: int) -> bool:
     """Whether a fetch without its end is a follower's; `at` is the first end of its header.
 
-    A client id can imitate that end, and end the line by a newline. In a longer line the true one would follow.
+    A client id can imitate that end, and can end the line with a newline. In a longer line the true end would follow.
     """
     is_whole = len(line) > _LONGEST_HEADER and _END_OF_HEADER.search(line, at) is None
     return is_whole and _FOLLOWER.match(line, at) is not None
 
 
 def _api_key(header: re.Match[str]) -> int:
-    """Number of the API, -1 of one that is not known."""
+    """Number of the API; -1 if it is not known."""
     named = header.groupdict()
     return int(named["key"]) if named.get("key") else _API_KEYS.get(named["name"], -1)
 
@@ -215,7 +215,7 @@ def _line(line: str, log_time_ms: int, *, has_bodies: bool = True) -> _Line:
 
 
 def _tail(line: str, start: int) -> re.Match[str] | None:
-    """The rightmost end: the principal in it is authenticated, what stands before it may be anything."""
+    """The rightmost end of a line: its principal is authenticated, while the text before it may be forged."""
     at = line.rfind(_CONNECTION, start)
     while at >= 0:
         found = _TAIL.fullmatch(line, at)
@@ -226,7 +226,7 @@ def _tail(line: str, start: int) -> re.Match[str] | None:
 
 
 def _throttle_ms(line: _Line, is_required: bool = False) -> int | None:
-    """The throttle that the response tells its client; None where there is no response."""
+    """The throttle time in the response to the client, ms; None without a response."""
     if not line.response:
         return None
     found = _FIRST_THROTTLE.match(line.response) or _LAST_THROTTLE.search(line.response)
@@ -274,7 +274,7 @@ def _of_fetch(line: _Line) -> Request:
         raise Unreadable("text form: FETCH without a response: Kafka before 1.0 does not log the bytes")
     topics = fetched_topics(line.response) if line.response else []
     names = [str(topic.topic) for topic in topics]
-    # From 2.0 on a throttled fetch is un-recorded and comes back empty; before, it was charged and held back.
+    # From 2.0 on a throttled fetch is un-recorded, and its response is empty. Before, it was charged and delayed.
     amount: int | None = 0
     kind = PointKind.THROTTLED_FETCH
     if (throttle_ms and not topics) or (not line.response and _at_top_ms(line, throttle_ms)):
@@ -296,10 +296,10 @@ def _request(
     is_from_follower: bool = False,
     is_exempt: bool = False,
 ) -> Request:
-    """Put a request together.
+    """Assemble a request.
 
-    Up to 2.5 the log's own throttle time is not the throttle: 2.0 to 2.5 always say about 0, and older brokers
-    say how long they held the response, some ms more. That counts where there is no response to ask.
+    Up to 2.5 the throttle time in the log is not that of the client. 2.0 to 2.5 always print about 0. Older brokers
+    print how long they delayed the response, some ms more; that counts if there is no response in the line.
     """
     quota_type, point_kind, charged_bytes = charge
     if charged_bytes is not None and charged_bytes > INT32_MAX:
@@ -339,7 +339,7 @@ def _request(
 
 
 def _at_top_ms(line: _Line, in_response_ms: int | None) -> int:
-    """The log's own throttle time, if it is one; what it was held back for where there is no response to ask."""
+    """The throttle time in the log, ms, if it is a whole number; else the response's delay if the line has none."""
     throttle = line.tail["throttle"]
     if throttle is not None and throttle.isdigit():
         return int(throttle)

@@ -1,9 +1,9 @@
-"""What is known of a request whose line cannot be read: everything but its size, if both ends of the line are there.
+"""The request of a line that cannot be read: everything except its size, if both ends of the line are present.
 
-The header stands at the start of a line, principal and times at its end. What lies between may be cut out, be of a
-version that is not known, or be too long. The request then counts with an unknown size: its bucket is uncertain.
+A line begins with the header and ends with principal and times. The part between them may be cut out, too long, or in
+a version that is not known. The request then counts with an unknown size, and its bucket is uncertain.
 
-No client can imitate either end of the JSON form: quotation marks in names are escaped.
+No client can imitate either end of the JSON form, because quotation marks in names are escaped.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from kquota_spark.model.measure.points import PointKind
 from kquota_spark.model.quotas.quota_types import QuotaType
 
 CHARGED_KEYS = frozenset({PRODUCE_KEY, FETCH_KEY, SHARE_FETCH_KEY, *MUTATION_KEYS})
-"""Kinds of requests whose size a quota charges."""
+"""API keys of requests that a bandwidth or mutation quota charges."""
 
 _Milliseconds = Annotated[float, msgspec.Meta(ge=0)]
 _HEADER_AT_MOST = 200_000
-# Quantifiers that give nothing back: else the pattern keeps some 200 bytes for each byte of a client id.
+# Possessive quantifiers: otherwise the pattern keeps some 200 bytes for each byte of a client id.
 _HEADER = re.compile(
     rb'\{"isForwarded":(?P<forwarded>true|false),"requestHeader":'
     rb'(?P<header>\{(?:[^"{}\\]++|"(?:[^"\\]++|\\.)*+")*+\}),"request":(?P<start>.{0,400})',
@@ -60,7 +60,7 @@ _end = msgspec.json.Decoder(_End).decode
 
 
 def header_of(body: bytes) -> tuple[Header, re.Match[bytes]] | None:
-    """The header of the JSON form and where it stands; None if it cannot be read, or there are two."""
+    """The header of the JSON form, with its match in the body; None if it cannot be read, or there are two."""
     found = _HEADER.match(body, 0, _HEADER_AT_MOST)
     if found is None or body.count(_ONE_HEADER) > 1:
         return None
@@ -71,16 +71,16 @@ def header_of(body: bytes) -> tuple[Header, re.Match[bytes]] | None:
 
 
 def may_be_charged(header: Header, found: re.Match[bytes]) -> bool:
-    """Whether a bandwidth or mutation quota may charge a request of which only the header (`header_of`) is read."""
+    """Whether a bandwidth or mutation quota may charge a request, when only its header (`header_of`) could be read."""
     is_forwarded = found["forwarded"] == b"true"
     return header.request_api_key in CHARGED_KEYS and not (is_forwarded or _is_follower(header, found))
 
 
 def unsized_request(body: bytes, log_time_ms: int) -> Request | None:
-    """The request of a line of the JSON form with both of its ends; None if one of them is missing.
+    """The request of a line in the JSON form with both of its ends; None if one of them is missing.
 
     Args:
-        body: from after `Completed request:` on; the middle may be missing.
+        body: the line after `Completed request:`; the middle may be missing.
         log_time_ms: time of the line, epoch ms.
     """
     head = header_of(body)
@@ -100,7 +100,7 @@ def _is_follower(header: Header, found: re.Match[bytes]) -> bool:
 
 
 def _utf8(text: bytes) -> bytes:
-    """Names that are in another encoding, as far as they can be read: all lines of such a client look like that."""
+    """The text with bytes replaced that are not UTF-8: names in another encoding are in all lines of their client."""
     return text.decode("utf-8", "replace").encode()
 
 
@@ -140,7 +140,7 @@ def _request(header: Header, found: re.Match[bytes], tail: _End, log_time_ms: in
 
 
 def _charge(key: int, throttle_ms: int) -> tuple[QuotaType | None, PointKind | None]:
-    """A throttled fetch is un-recorded: of that no size is missing."""
+    """Quota type and point kind of a request without its size. A throttled fetch is un-recorded, so none is missing."""
     if key == PRODUCE_KEY:
         return QuotaType.PRODUCE, PointKind.UNSIZED
     if key in (FETCH_KEY, SHARE_FETCH_KEY):

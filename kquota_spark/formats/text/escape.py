@@ -1,6 +1,6 @@
-"""Text from clients is data: made harmless for a terminal, a spreadsheet and JSON, measured, and cut.
+"""Makes untrusted text from clients harmless for a terminal, a spreadsheet and JSON; measures and cuts it.
 
-Long names in few columns are cut so that no two of them look equal.
+Long names in few columns are cut so that no two different names become equal.
 """
 
 from __future__ import annotations
@@ -18,37 +18,40 @@ from typing import Any
 from kquota_spark.model.quotas.names import desanitise, sanitise
 
 _HIDDEN = {"Cc", "Cf", "Cs", "Cn", "Co", "Zl", "Zp"}
-"""Controls (ESC, line feed, C1), bidi overrides and other formats, surrogates, unassigned, line ends."""
+"""Unicode categories of hidden characters.
+
+Controls (ESC, line feed, C1), bidi overrides and other formats, surrogates, unassigned, private use, line ends.
+"""
 _SANITISED = re.compile(r"(?:%[0-9A-F]{2})+")
 _OF_ENTITIES = "/<>*%"
-"""What parts of a canonical name are told from each other by, and what sanitises."""
+"""Characters that separate or mark the parts of a canonical name, and the one that sanitises."""
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
-"""Signs, their full-width forms, which some spreadsheets take for the same, and blanks that they drop before them."""
+"""Signs, their full-width forms, which some spreadsheets treat alike, and blanks that they drop before a sign."""
 _MOST_MARKS = 3
 _COMMA, _IS = r"(?:,\s*|%2C(?:%20|\+)?)", r"(?:=|%3D)"
-"""Of a name as it is, and of a sanitised one as rules have it."""
+"""Patterns of a comma and an equals sign, in a raw name and in a sanitised one, which rules contain."""
 _VALUE = r"(?:\\.|%(?!2C)|[^,/\\% ]| (?!/))*+"
-"""Nothing is given back: names of clients may be made so that each attempt goes through the whole of them."""
+"""Never backtracks: a client could choose a name for which each attempt scans the whole name."""
 _PART = re.compile(rf"{_COMMA}[A-Za-z][\w.]*{_IS}{_VALUE}")
 _DN = re.compile(rf"(?<![\w=])CN{_IS}{_VALUE}(?:{_PART.pattern})++(?<! )(?= /|/|$)")
 """A distinguished name of mTLS that begins with the common name, alone or left of a client id.
 
-It begins no value and no word: of `CN=CN=CN=` each place would otherwise be tried through to the end.
+It does not start inside a word or at a value. Otherwise each place in `CN=CN=CN=` would be tried to the end.
 """
 _PAIR = re.compile(r"(.+?)( / |/clients/|/c/)(.+)")
-"""A user and a client id, as buckets and rules have them."""
+"""A user and a client id, in the form of buckets and rules."""
 _STEM = re.compile(r"(?:[│|]  |   )*(?:├─ |└─ |\|- |`- )?")
 _LEAST = 6
 _LONGEST = 1_000
-"""Columns of a name that are looked at; clients may send thousands."""
+"""Maximum columns of a name that are compared; clients may send thousands."""
 _MOST_PARTS = 8
 _LEAD = 4
-"""Characters of the beginning that stand before the place where a name differs."""
+"""Maximum columns of a name's beginning that are shown before the place where it differs."""
 _Form = Callable[[str], str]
 
 
 def terminal_text(text: str) -> str:
-    r"""Text with everything that a terminal would act on, or not show, as `\x1b` or `\u202e`."""
+    r"""Text with each character that a terminal would act on, or not show, escaped as `\x1b` or `\u202e`."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(_shown(char) for char in text)
@@ -64,9 +67,9 @@ def _shown(char: str) -> str:
 
 
 def entity_text(canonical: str) -> str:
-    """The canonical name of an entity for a terminal, with names as clients have them: `users/CN=orders,O=x`.
+    """The canonical name of an entity for a terminal, with raw names of clients: `users/CN=orders,O=x`.
 
-    What would make it look like another entity stays sanitised: `users/a%2Fclients%2Fb` is one user.
+    Characters that would make it read as another entity stay sanitised: `users/a%2Fclients%2Fb` is one user.
     """
     return terminal_text(_SANITISED.sub(lambda found: _readable(found[0]), canonical))
 
@@ -76,27 +79,27 @@ def _readable(text: str) -> str:
 
 
 def csv_text(text: str) -> str:
-    """Text that no spreadsheet takes for a formula: a leading apostrophe where it starts like one."""
+    """Text that no spreadsheet reads as a formula: it gets a leading apostrophe if it starts like one."""
     return "'" + text if text.startswith(_FORMULA_STARTS) else text
 
 
 def json_text(value: Any) -> str:
-    """JSON on one line, readable, and still without a character that a terminal acts on (C1, bidi, DEL).
+    """Readable JSON on one line, without a character that a terminal acts on (C1, bidi, DEL).
 
-    `json` itself escapes only the C0 controls; the others mean the same to a JSON reader as escapes.
+    `json` itself escapes only the C0 controls. The others are escaped here; a JSON reader gets the same value.
     """
     return harmless_json(json.dumps(value, ensure_ascii=False, allow_nan=False))
 
 
 def harmless_json(text: str) -> str:
-    """A line of JSON without a character that a terminal acts on; it means the same to a JSON reader."""
+    """A line of JSON without a character that a terminal acts on; a JSON reader gets the same value."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(_json_escaped(char) if _is_hidden(char) else char for char in text)
 
 
 def encodable_json(text: str, encoding: str) -> str:
-    """JSON in characters that an encoding has; what `backslashreplace` makes of the others is no JSON."""
+    """JSON in characters that an encoding has, the others escaped; those of `backslashreplace` are not valid JSON."""
     try:
         text.encode(encoding)
     except UnicodeEncodeError:
@@ -118,7 +121,7 @@ def width(text: str) -> int:
 
 
 def character_width(char: str) -> int:
-    """As `width`, of one character."""
+    """Columns that a terminal uses for one character; see `width`."""
     if char.isascii():
         return 1
     from rich.cells import get_character_cell_size
@@ -127,9 +130,9 @@ def character_width(char: str) -> int:
 
 
 def cut(text: str, columns: int) -> str:
-    """Escaped text in at most so many columns; `…` stands for what is left out.
+    """Escaped text in at most `columns` columns; `…` replaces the rest.
 
-    Marks beyond three on one character are left out too: thousands of them would still have width 1.
+    Combining marks beyond three on one character are left out too: thousands of them would still have width 1.
     """
     shown: list[str] = []
     used = marks = 0
@@ -148,7 +151,7 @@ def cut(text: str, columns: int) -> str:
 
 
 def cut_inside(text: str, columns: int, of_end: int | None = None) -> str:
-    """As `cut`, but `of_end` columns, or a third, show the end: client ids of one application differ there."""
+    """Like `cut`, but `of_end` columns (default: a third) show the end: client ids of one application differ there."""
     whole = cut(text, sys.maxsize)
     if width(whole) <= columns:
         return whole
@@ -166,11 +169,11 @@ def cut_inside(text: str, columns: int, of_end: int | None = None) -> str:
 
 
 def distinct_cuts(texts: Iterable[str], columns: int) -> Mapping[str, str]:
-    """A form of each text in at most so many columns; forms of different texts are different.
+    """A form of each text in at most `columns` columns; different texts have different forms.
 
-    A distinguished name keeps its common name, `CN=alice…`, and further parts while two are equal. Of a pair both
-    names are cut. Other texts keep their beginning and their end. Texts that differ elsewhere show that place, and at
-    last a number. Strokes of a tree at the left are no part of a name.
+    A distinguished name keeps its common name, `CN=alice…`, and further parts while two forms are equal. In a pair,
+    both names are cut. Other texts keep their beginning and their end. Texts that differ elsewhere show that place,
+    and as a last resort a number. Strokes of a tree at the left are not part of a name.
 
     Args:
         texts: escaped texts.
@@ -199,7 +202,7 @@ def _names_cut(names: Iterable[str], columns: int) -> Mapping[str, str]:
     found = {name: shown for name, shown in whole.items() if width(shown) <= columns}
     taken = set(found.values())
     for form in _forms(list(whole.values()), columns) if waiting else ():
-        # Short names count too: of `CN=alice,OU=x` whole and `CN=alice…` nobody knows who the other is.
+        # Short names count too: beside `CN=alice,OU=x` in full, `CN=alice…` would be ambiguous.
         made = {name: form(shown) for name, shown in whole.items()}
         often = Counter(made.values())
         fine = {
@@ -215,7 +218,7 @@ def _names_cut(names: Iterable[str], columns: int) -> Mapping[str, str]:
         waiting = [name for name in waiting if name not in fine]
         if not waiting:
             break
-    # One series for all of them: thousands of equal beginnings would each be counted again.
+    # One series of numbers for all: otherwise each of thousands of equal beginnings would be counted from 2 again.
     numbers = count(2)
     for name in waiting:
         shorts = (cut(whole[name], columns - len(str(number))) + str(number) for number in numbers)
@@ -225,7 +228,7 @@ def _names_cut(names: Iterable[str], columns: int) -> Mapping[str, str]:
 
 
 def _forms(texts: Sequence[str], columns: int) -> Iterator[_Form]:
-    """Ways to cut, the plainest first; an empty form is none."""
+    """Ways to cut, the simplest first; an empty result means that the way does not apply."""
     pairs = _pairs(texts, columns)
     yield lambda text: pairs.get(text, "")
     for parts in range(1, _MOST_PARTS + 1):
@@ -237,7 +240,7 @@ def _forms(texts: Sequence[str], columns: int) -> Iterator[_Form]:
 
 
 def _pairs(texts: Sequence[str], columns: int) -> Mapping[str, str]:
-    """Both names of each pair in few columns, where there is room for two."""
+    """Forms of the texts that are pairs, with both names cut; none if there is no room for two names."""
     pairs = {text: found for text in texts if (found := _PAIR.fullmatch(text))}
     if not pairs:
         return {}
@@ -252,7 +255,7 @@ def _pairs(texts: Sequence[str], columns: int) -> Mapping[str, str]:
 
 
 def _named(text: str, parts: int, columns: int) -> str:
-    """A distinguished name with so many of its parts; empty for another text, or one that has no more of them."""
+    """A distinguished name with `parts` of its parts; empty for other texts, or if it has fewer parts."""
     found = _distinguished(text)
     if found is None:
         return ""
@@ -264,12 +267,12 @@ def _named(text: str, parts: int, columns: int) -> str:
 
 @lru_cache(maxsize=256)
 def _distinguished(text: str) -> re.Match[str] | None:
-    """The distinguished name in a text; each form of the text asks for it again."""
+    """The distinguished name in a text; cached, because each form of the text needs it again."""
     return _DN.search(text)
 
 
 def _places(texts: Sequence[str]) -> Mapping[str, int]:
-    """Where each text first differs from the one that it is most like: that one stands beside it in their order."""
+    """The place where each text first differs from the most similar one, which is a neighbour in sorted order."""
     ordered = sorted(set(texts))
     shared = [0, *map(_shared, ordered, ordered[1:]), 0]
     return {text: max(shared[index], shared[index + 1]) for index, text in enumerate(ordered)}
@@ -282,7 +285,7 @@ def _shared(one: str, other: str) -> int:
 
 
 def _window(text: str, place: int, columns: int) -> str:
-    """The beginning, then the text from a place on."""
+    """A short beginning, or the common name, then the text from a place on."""
     name = _distinguished(text)
     common = f"{text[: _PART.search(text, name.start()).start()]}…" if name else ""  # type: ignore[union-attr]
     fits = common and width(common) <= columns * 3 // 4

@@ -1,4 +1,4 @@
-"""Quota nodes of ZooKeeper, read and written as a broker does.
+"""Quota nodes of ZooKeeper, read and written like a broker does.
 
 In reading order: nodes, writes.
 """

@@ -1,8 +1,8 @@
-"""Quota nodes of ZooKeeper: names and payloads, read the way a broker reads them.
+"""Quota nodes of ZooKeeper: names and payloads, read like a broker reads them.
 
 Source: Kafka 3.9 `ZkData.ConfigEntityZNode`, `Json`, `DecodeJson`, `QuotaConfigHandler`, `IpConfigHandler` and
-`Sanitizer`. User nodes also hold SCRAM credentials: nothing but quota keys leaves the decoders, and no problem text
-quotes a payload.
+`Sanitizer`. User nodes also hold SCRAM credentials. The decoders return only quota keys, and no problem text quotes a
+payload.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from kquota_spark.model.quotas.entities import AnyEntity, parse_entity
 from kquota_spark.model.quotas.quota_types import AnyKey, IpQuotaKey, QuotaKey
 
 REQUIRED_ROOTS = ("users", "clients")
-"""Below /config, as all paths here; every Kafka makes them at its start."""
+"""Nodes below /config, like all paths here; every Kafka creates them at its start."""
 ROOTS = (*REQUIRED_ROOTS, "ips")
-"""The last one since Kafka 2.8: where it is missing, no address has a quota."""
+"""All roots. `ips` exists since Kafka 2.8; if it is missing, no address has a quota."""
 
 _INTEGER = re.compile(r"[+-]?\d+")
 _DOUBLE = re.compile(r"[+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?)")
 _JAVA_BLANKS = "".join(map(chr, range(33)))
 INTEGER_KEYS = (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE)
-"""Keys whose values are whole numbers of 64 bits; those of the others are doubles."""
+"""Keys with whole numbers of 64 bits as values; other keys have doubles."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeConfig:
-    """A node's `config`; empty, with the reason in `problem`, where brokers read none.
+    """A node's `config`; empty, with the reason in `problem`, if brokers read none.
 
-    `is_refused`: brokers do not read it as empty but fail, so a running one keeps what it had.
+    If `is_refused`, brokers do not read it as empty but fail, so a running broker keeps its earlier quotas.
     """
 
     config: Mapping[str, str] = field(default_factory=dict)
@@ -43,10 +43,10 @@ class NodeConfig:
 
 @dataclass(frozen=True, slots=True)
 class QuotaPayload:
-    """What brokers make of a node's data.
+    """The quotas that brokers read from a node's data.
 
-    `left_alone` are the keys that a running broker does not touch because it gave up on the node before them:
-    it keeps what it had.
+    `left_alone` are the keys that a running broker does not update, because it failed on the node before them. It
+    keeps their earlier values.
     """
 
     values: Mapping[AnyKey, float] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class QuotaPayload:
 
 @dataclass(frozen=True, slots=True)
 class NodeNames:
-    """Entities by node path, and the problems of the paths that name none."""
+    """Entities by node path, and the problems of paths that are not used for an entity."""
 
     entities: Mapping[str, AnyEntity]
     problems: Mapping[str, str]
@@ -73,7 +73,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """All nodes at one moment, by path; what could not be read is in `unreadable`, with the reason.
+    """All nodes at one moment, by path; `unreadable` contains the paths that could not be read, with the reasons.
 
     `listed_at` is the pzxid of each node with children: the zxid of the last child created or deleted.
     """
@@ -83,25 +83,25 @@ class View:
     unreadable: Mapping[str, str] = field(default_factory=dict)
 
     def is_hidden(self, path: str) -> bool:
-        """The node may exist, at or below a path that cannot be read."""
+        """Whether the node is at or below a path that cannot be read, so that it may exist."""
         return any(above in self.unreadable for above in [path, *_above(path)])
 
     def removed_at(self, path: str) -> int:
-        """The zxid at which a node that is gone was seen to be gone.
+        """The zxid at which a deleted node was seen to be absent.
 
-        A deleted node has no stat left. The pzxid of its nearest ancestor is that of the deletion itself or
-        of a later edit beside it; 0 without any, because Kafka never deletes a root.
+        A deleted node has no stat. The pzxid of its nearest ancestor is the zxid of its deletion, or that of a
+        later edit beside it. 0 without an ancestor: Kafka never deletes a root.
         """
         return next((self.listed_at[above] for above in _above(path) if above in self.listed_at), 0)
 
 
 def has_data(path: str) -> bool:
-    """Whether the node holds quotas: `users/U`, `clients/C`, `users/U/clients/C`, `ips/I`."""
+    """Whether a node can hold quotas: `users/U`, `clients/C`, `users/U/clients/C`, `ips/I`."""
     return path.count("/") % 2 == 1
 
 
 def has_children(path: str) -> bool:
-    """Whether nodes with quotas are below: the roots, `users/U`, `users/U/clients`."""
+    """Whether a node can have nodes with quotas below it: the roots, `users/U`, `users/U/clients`."""
     return path in ROOTS or (path.startswith("users/") and path.count("/") < 3)
 
 
@@ -112,7 +112,7 @@ def _above(path: str) -> Iterator[str]:
 
 
 def read_config(data: bytes | None) -> NodeConfig:
-    """Read the data of a node; one without data has an empty config, and that is no problem."""
+    """Read the data of a node; without data its config is empty, which is not a problem."""
     if not data:
         return NodeConfig()
     try:
@@ -129,7 +129,7 @@ def read_config(data: bytes | None) -> NodeConfig:
 
 
 def first_json(data: bytes) -> Any:
-    """The first JSON value: like Jackson's `readTree` it does not look at what follows; ValueError if there is none."""
+    """The first JSON value; text after it is ignored, as by Jackson's `readTree`. ValueError if there is none."""
     text = data.decode(json.detect_encoding(data))
     decoder = json.JSONDecoder(parse_constant=_no_constant)
     try:
@@ -159,8 +159,8 @@ def decode_node(path: str, data: bytes | None) -> QuotaPayload:
 def decode_quota_node(data: bytes | None) -> QuotaPayload:
     """Decode the data of a user or client node; foreign keys such as SCRAM credentials are dropped.
 
-    No data and data that is not JSON are no quotas. A value that is not a JSON text makes brokers refuse the
-    whole node; one that is no number makes them stop there, after the keys before it.
+    A node without data, or with data that is not JSON, has no quotas. If a value is not a JSON text, brokers refuse
+    the whole node. If one is not a number, they stop there and have applied the keys before it.
     """
     node = read_config(data)
     if node.is_refused:
@@ -186,7 +186,7 @@ def _read_values(config: Mapping[str, str]) -> QuotaPayload:
 
 
 def _integer(text: str, *, bits: int) -> int | None:
-    """Java's `Long.parseLong` or `Integer.parseInt`: no blanks, no fraction, no exponent."""
+    """A number as Java's `Long.parseLong` or `Integer.parseInt` reads it: no blanks, no fraction, no exponent."""
     if _INTEGER.fullmatch(text) is None or len(text) > 100:
         return None
     value = int(text)
@@ -194,7 +194,7 @@ def _integer(text: str, *, bits: int) -> int | None:
 
 
 def _double(text: str) -> float | None:
-    """Java's `Double.parseDouble`, but for its hexadecimal form."""
+    """A number as Java's `Double.parseDouble` reads it, without its hexadecimal form."""
     text = text.strip(_JAVA_BLANKS)
     return float(text.rstrip("fFdD")) if _DOUBLE.fullmatch(text) else None
 
@@ -202,13 +202,13 @@ def _double(text: str) -> float | None:
 def name_nodes(paths: Iterable[str]) -> NodeNames:
     """The entities of node paths below /config, e.g. `users/alice/clients/%3Cx%3E`.
 
-    Brokers look users up by their sanitised name, so a user node in another spelling is never found. Client
-    ids are decoded when they are read, so another spelling works, unless it clashes with the proper one.
+    Brokers find users by their sanitised name, so they never find a user node in another spelling. Client ids are
+    decoded when they are read, so another spelling works, unless it clashes with the proper one.
     """
     entities: dict[str, AnyEntity] = {}
     problems: dict[str, str] = {}
     taken: set[AnyEntity] = set()
-    # Proper spellings first: of two nodes for one entity, the proper one counts.
+    # Proper spellings first: if two nodes name one entity, the proper one counts.
     for path, entity in sorted(
         _parsed(paths, problems), key=lambda found: (found[0] != str(found[1]), found[0])
     ):

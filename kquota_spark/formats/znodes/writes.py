@@ -1,7 +1,7 @@
-"""What a direct change of quotas writes into ZooKeeper: the data of entity nodes, and change notifications.
+"""The data that a direct change of quotas writes into ZooKeeper: entity nodes and change notifications.
 
-Before one of its quotas is changed a node is noted, to restore it to the byte. A note holds names of keys and the text
-of the one quota; no other value, because a user's node holds the login too.
+Before a quota in a node is changed, a note of the node is made, to restore it byte by byte. A note contains the node's
+key names and the text of that quota. It contains no other value, because a user's node holds the login too.
 
 Source: Kafka 3.9 `ZkData`, `AdminZkClient`, `DynamicConfig`, `ZkConfigManager`. User nodes also hold SCRAM
 credentials: they are kept, and no error quotes a payload.
@@ -27,7 +27,7 @@ from kquota_spark.model.quotas.entities import DEFAULT, AnyEntity, Entity, IpEnt
 from kquota_spark.model.quotas.quota_types import AnyKey, IpQuotaKey, QuotaKey
 
 EMPTY_NODE = b'{"version":1,"config":{}}'
-"""What brokers before 3.5 leave of a node without keys, and newer ones above child nodes."""
+"""Data of a node without keys, as brokers before 3.5 leave it, and newer ones if the node has children."""
 
 CHANGE_NODE_PREFIX = "config_change_"
 """Name, below /config/changes, of the sequential node that makes brokers read an entity's node again."""
@@ -40,16 +40,16 @@ def with_quotas(entity: AnyEntity, data: bytes | None, values: Mapping[AnyKey, f
     """The data of an entity's node with some quotas changed; all its other keys stay.
 
     Args:
-        entity: whose node it is.
-        data: what the node holds; None or empty where it holds nothing or is not there.
-        values: the quotas to set, or None to remove one.
+        entity: entity of the node.
+        data: the node's present data; None or empty if it holds nothing or does not exist.
+        values: the quotas to set, in Kafka's units; None to remove one.
 
     Returns:
-        None where no key is left: brokers since 3.5 delete such a node unless it has children (KAFKA-14285),
-        otherwise EMPTY_NODE stays.
+        The new data; None if no key is left. Brokers since 3.5 delete such a node unless it has children (KAFKA-14285);
+        otherwise it holds EMPTY_NODE.
 
     Raises:
-        ValueError: brokers would not read back what was asked, or something in the node would be lost.
+        ValueError: brokers would not read back the values, or something in the node would be lost.
     """
     is_of_ip = isinstance(entity, IpEntity)
     for key in values:
@@ -72,10 +72,10 @@ def with_quotas(entity: AnyEntity, data: bytes | None, values: Mapping[AnyKey, f
 
 
 def config_to_change(entity: AnyEntity, data: bytes | None) -> dict[str, str]:
-    """The config of an entity's node, all keys in their order; empty where the node holds nothing or is not there.
+    """The config of an entity's node, all keys in their order; empty if the node holds nothing or does not exist.
 
     Raises:
-        ValueError: it holds something that writing it anew would lose, or that brokers refuse to write there.
+        ValueError: it holds something that rewriting would lose, or that brokers refuse to write there.
     """
     if not data:
         return {}
@@ -113,7 +113,7 @@ def _text(entity: AnyEntity, key: AnyKey, value: float) -> str:
         expected = "a whole number of 32 bits, 0 or more"
     elif key in INTEGER_KEYS:
         if -_LONG_LIMIT <= value <= _LONG_LIMIT and value == int(value):
-            # Java's largest long has no double of its own: read and written back it would be one too large.
+            # Java's largest long, 2^63 - 1, is not a double: without `min` it would be written one too large.
             return str(min(int(value), _LONG_LIMIT - 1))
         expected = "a whole number of 64 bits"
     else:
@@ -132,7 +132,7 @@ def _refusal(entity: AnyEntity, problem: str) -> ValueError:
 
 
 class Form(StrEnum):
-    """What a node was: brokers read the first three alike, as no quotas."""
+    """The form of a node; brokers read the first three alike, as no quotas."""
 
     ABSENT = "absent"
     NULL = "null"
@@ -142,21 +142,21 @@ class Form(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NodeNote:
-    """A node as far as one quota of it goes."""
+    """A note of a node, to restore one of its quotas."""
 
     form: Form
     keys: tuple[str, ...]
     """Names of all keys in their order."""
     text: str | None
-    """Of the quota's value; None where the key is not set."""
+    """Text of the quota's value; None if the key is not set."""
 
     def to_json(self) -> str:
-        """One line, the same for the same note."""
+        """The note as one line of JSON; equal for equal notes."""
         return json.dumps(asdict(self), separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str) -> NodeNote:
-        """The way back; ValueError if the text is no note of a node."""
+        """The note from the text of `to_json`; ValueError if the text is not such a note."""
         try:
             match json.loads(text):
                 case {"form": str(form), "keys": list(keys), "text": str() | None as value}:
@@ -167,7 +167,7 @@ class NodeNote:
 
     @property
     def emptied(self) -> bytes | None:
-        """The data of the node when it holds no key any more; of one that was absent, if it cannot be deleted."""
+        """The data to write when no key is left; for a node that was absent, only if it cannot be deleted."""
         return {Form.NULL: None, Form.EMPTY: b""}.get(self.form, EMPTY_NODE)
 
 
@@ -175,13 +175,13 @@ def note_of(entity: Entity, key: QuotaKey, data: bytes | None, *, exists: bool) 
     """The note of a node that holds `data`.
 
     Args:
-        entity: whose node it is, for errors.
-        key: the quota to be put back later.
-        data: of the node; None where it has none.
-        exists: whether there is a node.
+        entity: entity of the node, also for errors.
+        key: the quota to restore later.
+        data: data of the node; None if it has none.
+        exists: whether the node exists.
 
     Raises:
-        ValueError: writing it back would not give the same bytes, or brokers do not read the node whole.
+        ValueError: writing it back would not give the same bytes, or brokers do not read the whole node.
     """
     config = config_to_change(entity, data)
     if data and encoded_config(config) != data:
@@ -195,16 +195,16 @@ def note_of(entity: Entity, key: QuotaKey, data: bytes | None, *, exists: bool) 
 
 
 def with_noted(entity: Entity, key: QuotaKey, data: bytes | None, note: NodeNote) -> bytes | None:
-    """The data of a node with a quota as it was noted, at its old place among the keys; all other keys stay.
+    """The data of a node with one quota restored from a note, at its old place among the keys; all other keys stay.
 
     Args:
-        entity: whose node it is, for errors.
-        key: the quota to put back.
-        data: of the node now; None where it has none.
-        note: of the node before the quota was changed, by `note_of`.
+        entity: entity of the node, also for errors.
+        key: the quota to restore.
+        data: present data of the node; None if it has none.
+        note: the note from before the quota was changed, by `note_of`.
 
     Returns:
-        None where no key is left: see `NodeNote.emptied`.
+        The new data; None if no key is left: see `NodeNote.emptied`.
 
     Raises:
         ValueError: something in the node would be lost.
@@ -223,7 +223,7 @@ def with_noted(entity: Entity, key: QuotaKey, data: bytes | None, note: NodeNote
 
 
 def _place(names: Sequence[str], key: str, noted: Sequence[str]) -> int:
-    """Behind the nearest name that stood before the key and still does, else in front of the nearest behind it."""
+    """Index for the key: after the nearest name left of those before it, else before the nearest of those after it."""
     at = noted.index(key) if key in noted else len(noted)
     before = [name for name in noted[:at] if name in names]
     if before:

@@ -30,7 +30,7 @@ from kquota_spark.model.quotas.quota_types import (
 from kquota_spark.reports.advice.quota_command import alter_command
 from kquota_spark.reports.advice.recommended_raises import raises
 from kquota_spark.reports.advice.tenant_advice import tenant_advice
-from kquota_spark.reports.scope.audit_report import Change, HurtBucket, Recommendation
+from kquota_spark.reports.scope.audit_report import Change, Recommendation, ThrottledBucket
 from kquota_spark.reports.scope.report_scope import BUCKET, Scope
 
 MEANT_TO_COVER_PERCENT = 80.0
@@ -76,7 +76,7 @@ order by max(peak_rate_per_s) / max(most_limit_per_s), rule
 def recommendations(
     scope: Scope,
     observed: Observed,
-    hurt: Collection[HurtBucket],
+    throttled: Collection[ThrottledBucket],
     changes: Collection[Change],
     *,
     is_first_look: bool,
@@ -89,13 +89,13 @@ def recommendations(
     Args:
         scope: the report's tables, period and tenant.
         observed: the clients of the period and the rules at its end.
-        hurt: the throttled buckets with their clients.
+        throttled: the throttled buckets with their clients.
         changes: edits of quotas in the period.
         is_first_look: no quota is set at all, so first values are recommended.
     """
-    found = list(raises(scope, hurt, observed.rules, changes))
+    found = list(raises(scope, throttled, observed.rules, changes))
     if scope.tenant is not None:
-        found = [*tenant_advice(scope, hurt), *found]
+        found = [*tenant_advice(scope, throttled), *found]
     elif is_first_look:
         found += _first_values(scope)
     else:

@@ -26,7 +26,7 @@ from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.quota_types import QuotaKey, QuotaType
 from kquota_spark.model.quotas.resolve import Bucket
 from kquota_spark.reports.advice.quota_command import alter_command, override_command
-from kquota_spark.reports.scope.audit_report import Alternative, Change, HurtBucket, Recommendation
+from kquota_spark.reports.scope.audit_report import Alternative, Change, Recommendation, ThrottledBucket
 from kquota_spark.reports.scope.broker_buckets import amount_per_rate
 from kquota_spark.reports.scope.report_scope import BUCKET, Scope, bucket_of
 
@@ -83,7 +83,7 @@ class _Use(NamedTuple):
 
 
 def raises(
-    scope: Scope, hurt: Collection[HurtBucket], rules: Collection[Rule], changes: Collection[Change]
+    scope: Scope, throttled: Collection[ThrottledBucket], rules: Collection[Rule], changes: Collection[Change]
 ) -> Iterator[Recommendation]:
     """One recommendation for each bucket that is often throttled under its present limit, the most total delay first.
 
@@ -91,19 +91,19 @@ def raises(
 
     Args:
         scope: the report's tables, period and tenant.
-        hurt: the throttled buckets with their clients.
+        throttled: the throttled buckets with their clients.
         rules: the quotas in force.
         changes: edits of quotas in the period.
     """
     wanted = [
         {"quota_type": one.bucket.quota_type, "user": one.bucket.user, "client_id": one.bucket.client_id}
-        for one in hurt
+        for one in throttled
         if not one.bucket.tags and not one.shared_with
     ]
     uses: dict[object, list[dict[str, Any]]] = {}
     for row in scope.rows(_USES, wanted) if wanted else ():
         uses.setdefault(bucket_of(row), []).append(row)
-    for one in sorted(hurt, key=lambda one: (-one.throttled_ms, one.bucket)):
+    for one in sorted(throttled, key=lambda one: (-one.throttled_ms, one.bucket)):
         rows = uses.get(one.bucket, [])
         quota = _quota(rows, rules)
         if quota is not None:
@@ -126,7 +126,7 @@ def _quota(rows: list[dict[str, Any]], rules: Collection[Rule]) -> tuple[Entity,
 
 def _raise(
     scope: Scope,
-    one: HurtBucket,
+    one: ThrottledBucket,
     entity: Entity,
     key: QuotaKey,
     rows: list[dict[str, Any]],
@@ -184,7 +184,11 @@ def _rounded(key: QuotaKey, value: float) -> float:
 
 
 def _cause(
-    one: HurtBucket, key: QuotaKey, rule: str | None, changes: Collection[Change], throttled_percent: float
+    one: ThrottledBucket,
+    key: QuotaKey,
+    rule: str | None,
+    changes: Collection[Change],
+    throttled_percent: float,
 ) -> str:
     """The likely cause: a newest change that lowered the limit, else several clients, else bursts or a steady load."""
     cuts = [
@@ -215,7 +219,7 @@ def _confidence(throttled_percent: float) -> str:
     return "good: most of its seconds went at its own pace"
 
 
-def _expected(scope: Scope, one: HurtBucket, limit: float, wanted: float) -> str:
+def _expected(scope: Scope, one: ThrottledBucket, limit: float, wanted: float) -> str:
     """The effect that the value would have had on the recorded requests."""
     bucket = one.bucket
     (row,) = scope.rows(_STILL_OVER, wanted, bucket.quota_type, bucket.user, bucket.client_id, limit)
@@ -226,7 +230,13 @@ def _expected(scope: Scope, one: HurtBucket, limit: float, wanted: float) -> str
 
 
 def alternatives_of(
-    entity: Entity, key: QuotaKey, one: HurtBucket, wanted: float | None, limit: float, *, is_tenant: bool
+    entity: Entity,
+    key: QuotaKey,
+    one: ThrottledBucket,
+    wanted: float | None,
+    limit: float,
+    *,
+    is_tenant: bool,
 ) -> Iterator[Alternative]:
     """Other remedies: client settings, a quota of its own for one client, or the value for two hours only.
 

@@ -14,7 +14,7 @@ from kquota_spark.formats.text.person_units import (
     rate_text,
 )
 from kquota_spark.model.quotas.quota_types import BANDWIDTH, QuotaType
-from kquota_spark.reports.scope.audit_report import HurtBucket, Recommendation
+from kquota_spark.reports.scope.audit_report import Recommendation, ThrottledBucket
 from kquota_spark.reports.scope.report_scope import Scope
 
 SMALL_REQUEST_BYTES = 16_384
@@ -47,7 +47,7 @@ class _Seen(NamedTuple):
     quota_type: str
     used: dict[str, Any]
     lines: dict[str, Any]
-    hurt: HurtBucket
+    throttled: ThrottledBucket
     covered_s: int
 
 
@@ -56,10 +56,10 @@ class _Piece(NamedTuple):
     reason: str
 
 
-def tenant_advice(scope: Scope, hurt: Collection[HurtBucket]) -> Iterator[Recommendation]:
+def tenant_advice(scope: Scope, throttled: Collection[ThrottledBucket]) -> Iterator[Recommendation]:
     """One recommendation for each piece of advice that the tables support, with the figure as its reason."""
-    worst: dict[str, HurtBucket] = {}
-    for one in sorted(hurt, key=lambda one: -one.throttled_ms):
+    worst: dict[str, ThrottledBucket] = {}
+    for one in sorted(throttled, key=lambda one: -one.throttled_ms):
         worst.setdefault(one.bucket.quota_type, one)
     used = {row["quota_type"]: row for row in scope.rows(_USED)}
     during = scope.cluster_id, scope.tenant, scope.asked.from_ms, scope.asked.to_ms
@@ -95,7 +95,7 @@ def _batch(seen: _Seen) -> Iterator[_Piece]:
 
 
 def _large(seen: _Seen) -> Iterator[_Piece]:
-    limit, largest = seen.hurt.limit_per_s, seen.lines.get("largest_bytes")
+    limit, largest = seen.throttled.limit_per_s, seen.lines.get("largest_bytes")
     if seen.quota_type not in BANDWIDTH or not limit or largest is None or largest <= _WINDOW_S * limit:
         return
     setting = "max.request.size" if seen.quota_type == _PRODUCE else "fetch.max.bytes"
@@ -107,8 +107,8 @@ def _large(seen: _Seen) -> Iterator[_Piece]:
 
 
 def _spread_out(seen: _Seen) -> Iterator[_Piece]:
-    limit, percent = seen.hurt.limit_per_s, seen.hurt.time_in_throttle_percent
-    if not limit or seen.quota_type not in BANDWIDTH or seen.hurt.shared_with:
+    limit, percent = seen.throttled.limit_per_s, seen.throttled.time_in_throttle_percent
+    if not limit or seen.quota_type not in BANDWIDTH or seen.throttled.shared_with:
         return
     mean = 100 * seen.used["amount"] / seen.covered_s / limit
     if percent < BURST_PERCENT and mean < 100:

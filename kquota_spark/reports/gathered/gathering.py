@@ -13,10 +13,10 @@ from kquota_spark.reports.advice.unprotected import unprotected
 from kquota_spark.reports.agreement.confidence import confidence, covered_note, is_little_covered
 from kquota_spark.reports.clients import seen_clients
 from kquota_spark.reports.gathered.changes import changes
-from kquota_spark.reports.gathered.hurt import hurt_buckets, throttle_pairs, throttle_spreads
 from kquota_spark.reports.gathered.limits import heat_maps, rate_lines
+from kquota_spark.reports.gathered.throttled import throttle_pairs, throttle_spreads, throttled_buckets
 from kquota_spark.reports.gathered.usage import capacities, period_buckets, skews, top_talkers
-from kquota_spark.reports.scope.audit_report import AuditReport, Head, HurtBucket
+from kquota_spark.reports.scope.audit_report import AuditReport, Head, ThrottledBucket
 from kquota_spark.reports.scope.period import Period
 from kquota_spark.reports.scope.report_scope import Scope, open_scope
 from kquota_spark.store.reading import Tables, utc_text
@@ -86,7 +86,7 @@ def tenants_seen(settings: Settings, period: Period, *, most_s: float | None = N
 
 
 def _gathered(scope: Scope, settings: Settings, made_at_ms: int, heat_rows: int) -> AuditReport:
-    hurt, hurt_left_out = hurt_buckets(scope)
+    throttled, throttled_left_out = throttled_buckets(scope)
     found_changes, changes_left_out = changes(scope)
     clients = seen_clients.clients_seen(
         scope.tables, scope.cluster_id, scope.asked.from_ms, until_ms=scope.asked.to_ms, user=scope.tenant
@@ -95,7 +95,9 @@ def _gathered(scope: Scope, settings: Settings, made_at_ms: int, heat_rows: int)
     without_rule, unprotected_left_out = unprotected(scope, observed, seen_clients.ids_of(clients))
     during = scope.asked.to_ms * 1_000, scope.asked.from_ms * 1_000
     is_limited = scope.tables.query(_IS_LIMITED, [scope.cluster_id, *during]).rows[0][0]
-    todo, todo_left_out = recommendations(scope, observed, hurt, found_changes, is_first_look=not is_limited)
+    todo, todo_left_out = recommendations(
+        scope, observed, throttled, found_changes, is_first_look=not is_limited
+    )
     head = Head(
         cluster_id=scope.cluster_id,
         from_ms=scope.asked.from_ms,
@@ -110,12 +112,12 @@ def _gathered(scope: Scope, settings: Settings, made_at_ms: int, heat_rows: int)
     return AuditReport(
         head=head,
         confidence=confidence(scope, settings, made_at_ms),
-        hurt=hurt,
-        hurt_left_out=hurt_left_out,
+        throttled=throttled,
+        throttled_left_out=throttled_left_out,
         throttle_pairs=throttle_pairs(scope),
         throttle_spreads=throttle_spreads(scope),
         heat=heat_maps(scope, heat_rows),
-        lines=rate_lines(scope, [one.bucket for one in hurt]),
+        lines=rate_lines(scope, [one.bucket for one in throttled]),
         talkers=top_talkers(scope),
         skew=skews(scope),
         changes=found_changes,
@@ -126,7 +128,7 @@ def _gathered(scope: Scope, settings: Settings, made_at_ms: int, heat_rows: int)
         recommendations_left_out=todo_left_out,
         capacity=capacities(scope),
         buckets=period_buckets(scope),
-        notes=tuple(_notes(scope, head, hurt)),
+        notes=tuple(_notes(scope, head, throttled)),
     )
 
 
@@ -142,14 +144,14 @@ def _observed(scope: Scope, clients: Sequence[seen_clients.ClientSeen]) -> Obser
     )
 
 
-def _notes(scope: Scope, head: Head, hurt: Sequence[HurtBucket]) -> Iterator[str]:
+def _notes(scope: Scope, head: Head, throttled: Sequence[ThrottledBucket]) -> Iterator[str]:
     # If little is covered, this note is already among the reasons for doubt.
     if (note := covered_note(scope)) and not is_little_covered(scope, head.made_at_ms):
         yield note
     if head.is_first_look:
         yield "no quota is set: nobody is limited, and what follows is what everybody used"
     if scope.tenant is not None:
-        yield from _to_tenant(hurt)
+        yield from _to_tenant(throttled)
     elif scope.tables.query(_HAS_REQUEST_TIME).rows[0][0]:
         yield (
             "request time is measured only of clients that some request_percentage covers: "
@@ -157,10 +159,10 @@ def _notes(scope: Scope, head: Head, hurt: Sequence[HurtBucket]) -> Iterator[str
         )
 
 
-def _to_tenant(hurt: Sequence[HurtBucket]) -> Iterator[str]:
-    if not hurt:
+def _to_tenant(throttled: Sequence[ThrottledBucket]) -> Iterator[str]:
+    if not throttled:
         yield "you were not throttled"
-    for one in hurt:
+    for one in throttled:
         share = f"{one.time_in_throttle_percent:.1f} % of this time"
         of_whom = f"client id {one.bucket.client_id}" if one.bucket.client_id else "all your clients"
         yield f"you were throttled {share} ({one.bucket.quota_type}, {of_whom})"

@@ -22,7 +22,7 @@ from kquota_spark.reports.scope.audit_report import AuditReport, BucketName, Cha
 
 _BUCKET = ("quota_type", "user", "client_id", "tags")
 _OLDEST = (1980, 1, 1, 0, 0, 0)
-_HURT = (
+_THROTTLED = (
     "limit_per_s", "throttled_ms", "throttled_requests", "throttled_seconds", "time_in_throttle_percent",
     "worst_broker_id", "episodes", "peak_quota_used_percent",
 )  # fmt: skip
@@ -62,9 +62,12 @@ def csv_files(report: AuditReport) -> dict[str, str]:
     return {
         "report.csv": _csv(("name", "value"), _head(report)),
         "agreement.csv": _plain_csv(_AGREEMENT, report.confidence.agreement),
-        "held_back.csv": _csv(
-            (*_BUCKET, *_HURT, "clients"),
-            ((*_of(one.bucket), *_values(one, _HURT), ", ".join(one.clients)) for one in report.hurt),
+        "throttled.csv": _csv(
+            (*_BUCKET, *_THROTTLED, "clients"),
+            (
+                (*_of(one.bucket), *_values(one, _THROTTLED), ", ".join(one.clients))
+                for one in report.throttled
+            ),
         ),
         "buckets.csv": _csv(
             (*_BUCKET, *_PERIOD, "brokers"),
@@ -136,7 +139,7 @@ def _head(report: AuditReport) -> Iterator[tuple[Any, ...]]:
     yield from (("trust", found.trust.value), ("sources", ", ".join(found.sources)))
     yield from zip(_CONFIDENCE, _values(found, _CONFIDENCE), strict=True)
     # Rows that were cut off before they came here.
-    yield ("held_back_left_out", report.hurt_left_out)
+    yield ("throttled_left_out", report.throttled_left_out)
     yield ("changes_left_out", report.changes_left_out)
     yield ("unprotected_left_out", report.unprotected_left_out)
     yield ("recommendations_left_out", report.recommendations_left_out)

@@ -87,7 +87,7 @@ class BucketName:
 
 
 @dataclass(frozen=True, slots=True)
-class HurtBucket:
+class ThrottledBucket:
     """A throttled bucket, and how long it was throttled."""
 
     bucket: BucketName
@@ -325,8 +325,8 @@ class AuditReport:
 
     head: Head
     confidence: Confidence
-    hurt: Sequence[HurtBucket] = ()
-    hurt_left_out: int = 0
+    throttled: Sequence[ThrottledBucket] = ()
+    throttled_left_out: int = 0
     throttle_pairs: tuple[ThrottlePair, ...] = ()
     throttle_spreads: tuple[ThrottleSpread, ...] = ()
     """Users with the most total delay first."""

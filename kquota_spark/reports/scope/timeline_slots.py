@@ -141,39 +141,39 @@ class Slot:
     is_muted: bool = False
 
 
-def slot_ms(stretch: Period, most_slots: int) -> int:
+def slot_ms(period: Period, most_slots: int) -> int:
     """The shortest slot length (ms) with which `most_slots` slots cover the period."""
-    length_ms = stretch.to_ms - stretch.from_ms
+    length_ms = period.to_ms - period.from_ms
     fitting = (slot_s * 1_000 for slot_s in SLOT_LENGTHS_S if length_ms <= most_slots * slot_s * 1_000)
     return next(fitting, SLOT_LENGTHS_S[-1] * 1_000)
 
 
-def buckets_of(tables: Tables, who: Identity, stretch: Period) -> list[Found]:
+def buckets_of(tables: Tables, who: Identity, period: Period) -> list[Found]:
     """The buckets that a client was in during a period, the most throttled first."""
     inside, values = who.inside()
-    rows = tables.query(_BUCKETS.format(inside=inside), [*stretch, *values]).rows
+    rows = tables.query(_BUCKETS.format(inside=inside), [*period, *values]).rows
     return [Found(BucketKey(*row[:6]), *row[6:]) for row in rows]
 
 
-def used_at(tables: Tables, who: Identity, stretch: Period) -> dict[Place, int]:
+def used_at(tables: Tables, who: Identity, period: Period) -> dict[Place, int]:
     """The places where a client sent anything, the most used first, with its first second there (epoch ms)."""
     sql, values = who.sent()
-    rows = tables.query(_USED.format(who=sql), [*stretch, *values]).rows
+    rows = tables.query(_USED.format(who=sql), [*period, *values]).rows
     return {Place(*row[:2]): row[2] for row in rows}
 
 
-def seconds_sql(who: Identity, stretch: Period, keys: Sequence[BucketKey]) -> tuple[str, list[object]]:
+def seconds_sql(who: Identity, period: Period, keys: Sequence[BucketKey]) -> tuple[str, list[object]]:
     """The common table expression `seconds` of these buckets, with one row per second, and its values."""
     inside, values = who.inside()
     buckets = " or ".join([_OF_BUCKET] * len(keys)) or "false"
     of_keys = [value for key in keys for value in key]
-    return _SECONDS.format(buckets=buckets, inside=inside), [*stretch, *of_keys, *values]
+    return _SECONDS.format(buckets=buckets, inside=inside), [*period, *of_keys, *values]
 
 
 def slots_of(
     tables: Tables,
     who: Identity,
-    stretch: Period,
+    period: Period,
     keys: Sequence[BucketKey],
     place: Place,
     length_ms: int,
@@ -185,20 +185,20 @@ def slots_of(
     Args:
         tables: with `decisions` and `usage` opened.
         who: the client.
-        stretch: the period that the slots cover.
+        period: the period that the slots cover.
         keys: buckets of the client, all at the place.
         place: broker and quota type.
         length_ms: length of a slot, ms.
         has_usage: whether slots without decisions show what the client sent at the place.
     """
-    sql, values = seconds_sql(who, stretch, keys)
+    sql, values = seconds_sql(who, period, keys)
     query = _SLOTS.format(seconds=sql)
-    judged = {row["slot"]: row for row in tables.query(query, [*values, stretch.from_ms, length_ms]).dicts()}
-    used = _used(tables, who, stretch, place, length_ms) if has_usage else {}
-    count = -(-(stretch.to_ms - stretch.from_ms) // length_ms)
+    judged = {row["slot"]: row for row in tables.query(query, [*values, period.from_ms, length_ms]).dicts()}
+    used = _used(tables, who, period, place, length_ms) if has_usage else {}
+    count = -(-(period.to_ms - period.from_ms) // length_ms)
     slots, muted_until_ms = list[Slot](), 0
     for number in range(count):
-        from_ms, row = stretch.from_ms + number * length_ms, judged.get(number)
+        from_ms, row = period.from_ms + number * length_ms, judged.get(number)
         slot = _slot(from_ms, place, length_ms, row, used.get(number))
         slots.append(replace(slot, is_muted=slot.source is None and from_ms < muted_until_ms))
         muted_until_ms = max(muted_until_ms, row["muted_until_ms"] if row else 0)
@@ -206,12 +206,12 @@ def slots_of(
 
 
 def _used(
-    tables: Tables, who: Identity, stretch: Period, place: Place, length_ms: int
+    tables: Tables, who: Identity, period: Period, place: Place, length_ms: int
 ) -> dict[int, dict[str, Any]]:
     """The use in each slot that has rows in `usage`, by slot number."""
     sent, of_sent = who.sent()
     used_sql = _USAGE.format(who=f"{sent} and broker_id = ? and quota_type = ?")
-    found = tables.query(used_sql, [stretch.from_ms, length_ms, *stretch, *of_sent, *place]).dicts()
+    found = tables.query(used_sql, [period.from_ms, length_ms, *period, *of_sent, *place]).dicts()
     return {row["slot"]: row for row in found}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kquota_spark.formats.text.person_units import amount_text, person_percent
-from kquota_spark.reports.scope.audit_report import AuditReport, HurtBucket, Talker, Talkers
+from kquota_spark.reports.scope.audit_report import AuditReport, Talker, Talkers, ThrottledBucket
 from kquota_spark.reports.sections import words
 from kquota_spark.reports.sections.limits import near_and_over
 from kquota_spark.reports.sections.parts import Tile, Tone
@@ -16,14 +16,14 @@ def headline(report: AuditReport) -> tuple[str, tuple[Tile, ...]]:
     return _own(report) if report.head.tenant is not None else _cluster(report)
 
 
-def _worst(report: AuditReport) -> HurtBucket | None:
-    return max(report.hurt, key=lambda one: one.time_in_throttle_percent, default=None)
+def _worst(report: AuditReport) -> ThrottledBucket | None:
+    return max(report.throttled, key=lambda one: one.time_in_throttle_percent, default=None)
 
 
 def _cluster(report: AuditReport) -> tuple[str, tuple[Tile, ...]]:
     worst = _worst(report)
     near, over = near_and_over(report)
-    hurt = len(report.hurt) + report.hurt_left_out
+    throttled = len(report.throttled) + report.throttled_left_out
     open_ends = len(report.unprotected) + report.unprotected_left_out
     if worst is None:
         first = "Nobody was throttled"
@@ -31,20 +31,20 @@ def _cluster(report: AuditReport) -> tuple[str, tuple[Tile, ...]]:
     else:
         share = f"{words.share_text(worst.time_in_throttle_percent)} {words.of_the_stretch(report.head)}"
         name = words.bucket_of(worst.bucket, report.head)
-        first = f"{words.counted(hurt, 'bucket was', 'buckets were')} throttled, {name} for {share}"
+        first = f"{words.counted(throttled, 'bucket was', 'buckets were')} throttled, {name} for {share}"
         detail = f"{name}: {share}"
     others = sum(heat.near_unthrottled for heat in report.heat)
     if others:
-        second = f"{others:,} {'more ' if hurt else ''}came to 80 % of a limit or more"
+        second = f"{others:,} {'more ' if throttled else ''}came to 80 % of a limit or more"
     else:
-        second = f"{'nobody else' if hurt else 'nobody'} came near a limit"
+        second = f"{'nobody else' if throttled else 'nobody'} came near a limit"
     is_known = open_ends > 0 or not words.is_sampled(report.confidence)
     if open_ends:
         third = f"{words.counted(open_ends, 'finding leaves', 'findings leave')} traffic unprotected"
     else:
         third = "no traffic is unprotected" if is_known else "JMX does not show what is unprotected"
     tiles = (
-        Tile("Throttled", words.counted(hurt, "bucket"), detail, Tone.OVER if hurt else Tone.GOOD),
+        Tile("Throttled", words.counted(throttled, "bucket"), detail, Tone.OVER if throttled else Tone.GOOD),
         Tile(
             "Near the limit",
             words.counted(near, "bucket"),
@@ -77,12 +77,12 @@ def _own(report: AuditReport) -> tuple[str, tuple[Tile, ...]]:
     worst = _worst(report)
     if worst is None:
         first = "You were not throttled"
-        throttled = Tile("Throttled", "0 %", words.of_the_stretch(head), Tone.GOOD)
+        tile = Tile("Throttled", "0 %", words.of_the_stretch(head), Tone.GOOD)
     else:
         share = words.share_text(worst.time_in_throttle_percent)
         word = words.type_word(worst.bucket.quota_type)
         first = f"You were throttled {share} {words.of_the_stretch(head)}"
-        throttled = Tile("Throttled", share, f"{words.of_the_stretch(head)}, in {word}", Tone.OVER)
+        tile = Tile("Throttled", share, f"{words.of_the_stretch(head)}, in {word}", Tone.OVER)
     peak = words.highest(value for heat in report.heat for row in heat.quota_used_percent for value in row)
     if peak is None:
         second = "no limit of your own applied to you"
@@ -97,7 +97,7 @@ def _own(report: AuditReport) -> tuple[str, tuple[Tile, ...]]:
     texts = [f"{amount_text(kind, amount)} {words.done_word(kind)}" for kind, amount in used if amount]
     third = f"{' and '.join(texts[:2])}" if texts else "nothing was used that counts"
     return f"{first}; {second}; {third}.", (
-        throttled,
+        tile,
         of_quota,
         Tile("Used", texts[0] if texts else "nothing", ", ".join(texts[1:]) or "in this period"),
     )

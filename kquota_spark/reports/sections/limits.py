@@ -65,7 +65,7 @@ def _lead(near: int, over: int, *, is_empty: bool, is_own: bool) -> str:
 
 def _of_shared(report: AuditReport) -> str:
     """A sentence about shared buckets on a tenant's page: they contain others' numbers, so they are in no heat map."""
-    shared = sum(one.shared_with > 0 for one in report.hurt)
+    shared = sum(one.shared_with > 0 for one in report.throttled)
     return (
         f" {words.counted(shared, 'bucket that you share was', 'buckets that you share were')} over the limit."
         if shared

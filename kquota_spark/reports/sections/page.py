@@ -9,9 +9,9 @@ from kquota_spark.reports.sections.advice import capacity_section, to_do_section
 from kquota_spark.reports.sections.buckets import buckets_section
 from kquota_spark.reports.sections.changes import changes_section
 from kquota_spark.reports.sections.headline import headline
-from kquota_spark.reports.sections.hurt import hurt_section
 from kquota_spark.reports.sections.limits import limits_section
 from kquota_spark.reports.sections.parts import Page, Section
+from kquota_spark.reports.sections.throttled import throttled_section
 from kquota_spark.reports.sections.trust import trust_section
 from kquota_spark.reports.sections.usage import usage_section
 from kquota_spark.reports.sections.words import length, moment, short_moment
@@ -83,7 +83,7 @@ def _sections(report: AuditReport) -> Iterator[Section]:
         yield _appendix(report)
         return
     yield trust_section(report)
-    yield hurt_section(report)
+    yield throttled_section(report)
     yield limits_section(report)
     if report.buckets:
         yield buckets_section(report)

@@ -52,7 +52,7 @@ class Timeline:
 def timeline(
     tables: Tables,
     who: Identity,
-    stretch: Period,
+    period: Period,
     *,
     broker_id: int | None,
     quota_type: str | None,
@@ -64,13 +64,13 @@ def timeline(
     Args:
         tables: with `decisions` and `usage` opened for the period.
         who: the client.
-        stretch: the period.
+        period: the period.
         broker_id: None for any.
         quota_type: None for any.
         most_slots: maximum slots of the drawing.
         is_clipped: whether to begin at the client's first second.
     """
-    found, used = buckets_of(tables, who, stretch), used_at(tables, who, stretch)
+    found, used = buckets_of(tables, who, period), used_at(tables, who, period)
     throttled_ms = dict.fromkeys([*(one.place for one in found), *used], 0)
     for one in found:
         throttled_ms[one.place] += one.throttled_ms
@@ -82,23 +82,23 @@ def timeline(
     here = [one for one in found if one.place == place]
     if is_clipped:
         firsts_ms = [one.first_ms for one in here] + ([used[place]] if place in used else [])
-        stretch = Period(min(firsts_ms), stretch.to_ms)
+        period = Period(min(firsts_ms), period.to_ms)
     elsewhere = [(other, throttled_ms[other]) for other in places if other != place]
-    return _drawn(tables, who, stretch, place, [one.key for one in here], elsewhere, most_slots)
+    return _drawn(tables, who, period, place, [one.key for one in here], elsewhere, most_slots)
 
 
-def bucket_timeline(tables: Tables, key: BucketKey, stretch: Period, most_slots: int) -> Timeline:
+def bucket_timeline(tables: Tables, key: BucketKey, period: Period, most_slots: int) -> Timeline:
     """The timeline of one bucket on one broker, from its first second in the period on.
 
     Args:
         tables: with `decisions` opened.
         key: the bucket and its broker.
-        stretch: the period.
+        period: the period.
         most_slots: maximum slots of the drawing.
     """
     who = Identity(key.user or None, key.client_id or None, key.cluster_id)
-    first_ms = bucket_first_ms(tables, key, stretch.from_ms)
-    drawn = Period(stretch.from_ms if first_ms is None else first_ms, stretch.to_ms)
+    first_ms = bucket_first_ms(tables, key, period.from_ms)
+    drawn = Period(period.from_ms if first_ms is None else first_ms, period.to_ms)
     place = Place(key.broker_id, key.quota_type)
     return _drawn(tables, who, drawn, place, [key], [], most_slots, has_usage=False)
 
@@ -106,7 +106,7 @@ def bucket_timeline(tables: Tables, key: BucketKey, stretch: Period, most_slots:
 def _drawn(
     tables: Tables,
     who: Identity,
-    stretch: Period,
+    period: Period,
     place: Place,
     here: Sequence[BucketKey],
     elsewhere: Sequence[tuple[Place, int]],
@@ -117,8 +117,8 @@ def _drawn(
     is_whole = who.user is not None and who.client_id is not None
     keys = here if is_whole else here[:1]
     # One slot less, because the first slot begins at a multiple of the slot length.
-    length_ms = slot_ms(stretch, most_slots - 1)
-    drawn = Period(stretch.from_ms // length_ms * length_ms, stretch.to_ms)
+    length_ms = slot_ms(period, most_slots - 1)
+    drawn = Period(period.from_ms // length_ms * length_ms, period.to_ms)
     slots = slots_of(tables, who, drawn, keys, place, length_ms, has_usage=has_usage)
     key = IP_QUOTA_KEY if place.quota_type == CONNECTION else QuotaType(place.quota_type).key.value
     rules = {slot.rule for slot in slots if slot.rule is not None}

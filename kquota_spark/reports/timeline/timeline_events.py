@@ -97,7 +97,7 @@ class Event:
 def events_of(
     tables: Tables,
     who: Identity,
-    stretch: Period,
+    period: Period,
     keys: Sequence[BucketKey],
     rules: Collection[str],
     key: str,
@@ -107,25 +107,25 @@ def events_of(
     Args:
         tables: with `decisions` opened.
         who: the client.
-        stretch: the period.
+        period: the period.
         keys: buckets, all on one broker and of one quota type.
         rules: names of the entities that governed them.
         key: Kafka's key of the quota type, e.g. `producer_byte_rate`.
     """
     if not keys:
         return []
-    of_quota = (keys[0].cluster_id, sorted({*rules, *_entities(who, keys)}), key, *stretch)
+    of_quota = (keys[0].cluster_id, sorted({*rules, *_entities(who, keys)}), key, *period)
     steps = list(_enforcement(_rows(tables, "enforcement_log", _ENFORCEMENT, of_quota)))
     changes = _rows(tables, "quota_changes", _CHANGES, of_quota)
     requests: list[dict[str, Any]] = []
-    if changes and tables.open_if_there("requests", stretch.from_ms - _EDIT_MS):
-        around = (keys[0].cluster_id, stretch.from_ms - _EDIT_MS, stretch.to_ms)
+    if changes and tables.open_if_there("requests", period.from_ms - _EDIT_MS):
+        around = (keys[0].cluster_id, period.from_ms - _EDIT_MS, period.to_ms)
         requests = tables.query(_REQUESTS, around).dicts()
-    found = [*_config(changes, key, steps, requests), *steps, *_limits(tables, who, stretch, keys)]
+    found = [*_config(changes, key, steps, requests), *steps, *_limits(tables, who, period, keys)]
     for one in keys:
-        rows = _rows(tables, "violations", _VIOLATIONS, (*one, stretch.to_ms, stretch.from_ms))
+        rows = _rows(tables, "violations", _VIOLATIONS, (*one, period.to_ms, period.from_ms))
         found += (_episode(row) for row in rows)
-    of_gaps = (keys[0].cluster_id, keys[0].broker_id, BROKER_START, stretch.to_ms, stretch.from_ms)
+    of_gaps = (keys[0].cluster_id, keys[0].broker_id, BROKER_START, period.to_ms, period.from_ms)
     for row in _rows(tables, "log_gaps", _GAPS, of_gaps):
         found.append(Event(row["time_ms"], "gap", f"no log: {row['reason']}", until_ms=row["until_ms"]))
     return sorted(found, key=lambda event: event.time_ms)
@@ -187,8 +187,8 @@ def _enforcement(rows: Sequence[Mapping[str, Any]]) -> Iterator[Event]:
         yield Event(row["time_ms"], kind, what, before, after, row["actor"])
 
 
-def _limits(tables: Tables, who: Identity, stretch: Period, keys: Sequence[BucketKey]) -> Iterator[Event]:
-    seconds, values = seconds_sql(who, stretch, keys)
+def _limits(tables: Tables, who: Identity, period: Period, keys: Sequence[BucketKey]) -> Iterator[Event]:
+    seconds, values = seconds_sql(who, period, keys)
     for row in tables.query(_STEPS.format(seconds=seconds), values).dicts():
         was = row["was"]
         what = f"in force by {row['rule'] or 'no rule'}"

@@ -14,13 +14,13 @@ from kquota_spark.reports.scope.audit_report import (
     Confidence,
     Head,
     HeatMap,
-    HurtBucket,
     Line,
     PeriodBucket,
     Recommendation,
     Skew,
     Talker,
     Talkers,
+    ThrottledBucket,
     ThrottlePair,
     ThrottleSpread,
     Trust,
@@ -56,8 +56,8 @@ def name(user: str, client_id: str = "", quota_type: str = "produce") -> BucketN
     return BucketName(quota_type, user, client_id)
 
 
-def hurt(bucket: BucketName, percent: float, throttled_ms: int = 61_500) -> HurtBucket:
-    return HurtBucket(
+def throttled(bucket: BucketName, percent: float, throttled_ms: int = 61_500) -> ThrottledBucket:
+    return ThrottledBucket(
         bucket, 1_000_000.0, throttled_ms, 420, round(percent * 864), percent, 1, 3, 100 + percent,
         ("bob / etl", "bob / backfill"),
     )  # fmt: skip
@@ -132,11 +132,11 @@ def full_report() -> AuditReport:
             (Agreement("produce", 25_173, 25_172, 792), Agreement("fetch", 1_818, 1_809, 520)),
             97.25, 4_200, 29_839, 2, 3, 1, ("log",),
         ),
-        hurt=(
-            hurt(name("bob"), 41.5, 9_000_000), hurt(name("carol", "dash", "fetch"), 3.25),
-            *(hurt(name("mallory", text), 2.5 - number / 10) for number, text in enumerate(HOSTILE)),
+        throttled=(
+            throttled(name("bob"), 41.5, 9_000_000), throttled(name("carol", "dash", "fetch"), 3.25),
+            *(throttled(name("mallory", text), 2.5 - number / 10) for number, text in enumerate(HOSTILE)),
         ),
-        hurt_left_out=40,
+        throttled_left_out=40,
         throttle_pairs=(
             ThrottlePair(0.0, 11_585.2, is_certain=False, seconds=1),
             ThrottlePair(90.5, 90.5, is_certain=True, seconds=400),
@@ -183,8 +183,8 @@ def first_look() -> AuditReport:
     """No quota is set: usage and starting values."""
     full = full_report()
     return replace(
-        full, head=replace(full.head, is_first_look=True), hurt=(), hurt_left_out=0, heat=(), lines=(), changes=(),
-        changes_left_out=0,
+        full, head=replace(full.head, is_first_look=True), throttled=(), throttled_left_out=0, heat=(), lines=(),
+        changes=(), changes_left_out=0,
     )  # fmt: skip
 
 
@@ -207,8 +207,8 @@ def tenant_report(tenant: str = "bob") -> AuditReport:
         head=replace(full.head, tenant=tenant),
         throttle_pairs=(),
         throttle_spreads=(replace(full.throttle_spreads[0], user=tenant),),
-        hurt=(hurt(name(tenant), 14.0),),
-        hurt_left_out=0,
+        throttled=(throttled(name(tenant), 14.0),),
+        throttled_left_out=0,
         heat=(rates,),
         lines=(line(name(tenant)),),
         talkers=(Talkers("produce", 1 << 40, (own,), 0, 0),),
@@ -229,7 +229,7 @@ def large_report() -> AuditReport:
     first = talkers("produce").talkers[0]
     return replace(
         full,
-        hurt=tuple(hurt(name("bob", text), 1.0) for text in many),
+        throttled=tuple(throttled(name("bob", text), 1.0) for text in many),
         heat=(
             HeatMap(
                 SLOT_MS,

@@ -80,7 +80,7 @@ def of_report(settings: Settings, opened: Tables) -> Harm:
         (0, one.bucket.quota_type, one.bucket.user, one.bucket.client_id): (
             one.throttled_ms, one.throttled_requests or 0
         )
-        for one in page.hurt
+        for one in page.throttled
     }  # fmt: skip
 
 

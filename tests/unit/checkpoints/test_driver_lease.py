@@ -154,7 +154,9 @@ def test_a_second_driver_is_refused_at_the_first_beat_and_leaves_all_as_it_was(s
         return clock.wait(seconds)
 
     with pytest.raises(UserError) as refused:
-        taken_lease(settings, settings.checkpoints, "log", IN_USE, notice=print, is_stopped=waits, clock_s=clock)
+        taken_lease(
+            settings, settings.checkpoints, "log", IN_USE, notice=print, is_stopped=waits, clock_s=clock
+        )
     assert str(refused.value) == (
         f"checkpoints {settings.checkpoints} are in use by another driver ({WHO}): "
         "stop it first, or give checkpoints: another path"

@@ -122,7 +122,7 @@ def test_top_is_the_length_of_lists(tables: Path, tmp_path: Path) -> None:
     report(tables, "--format", "json", "--top", "1", "--to", str(path))
     row = json.loads(path.read_text(encoding="utf-8"))["rows"][0]
     assert [len(of_type["talkers"]) for of_type in row["talkers"]] == [1] * len(row["talkers"])
-    assert len(row["hurt"]) == 1 <= row["hurt_left_out"]
+    assert len(row["throttled"]) == 1 <= row["throttled_left_out"]
 
 
 def test_a_folder_gets_a_dated_page_the_latest_and_one_for_each_user(tables: Path, tmp_path: Path) -> None:

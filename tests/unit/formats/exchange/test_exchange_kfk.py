@@ -91,7 +91,7 @@ TWO_NAMES = 'expected {"user": NAME} or {"default": true}'
         ),
         (
             f'[{ALICE}{{"consumer_byte_rate":1}}}},{ALICE}{{"consumer_byte_rate":1}}}}]',
-            "[1].constraints: users/alice consumer_byte_rate stands here twice, expected once",
+            "[1].constraints: users/alice consumer_byte_rate is given twice, expected once",
         ),
         ('[{"clientEntity":{}}]', "[0].clientEntity: a mapping, expected user, client, ip"),
         ('[{"clientEntity":{"group":{}}}]', "[0].clientEntity: a mapping, expected user, client, ip"),

@@ -99,7 +99,7 @@ def test_deep_nesting_is_a_problem_told_at_once(name: str, nested: str) -> None:
             "quotas: !!python/object:os.system x",
             ["line 1: the tag 'tag:yaml.org,2002:python/object:os.system', expected a plain value"],
         ),
-        ("quotas: []\nquotas: []", ["line 2: key 'quotas' stands here twice, expected once"]),
+        ("quotas: []\nquotas: []", ["line 2: key 'quotas' is given twice, expected once"]),
         ("quotas: [\n", ["line 2: did not find expected node content"]),
         ("{\n oops", ["line 2: not JSON: Expecting property name enclosed in double quotes"]),
     ],
@@ -124,11 +124,11 @@ def test_documents(text: str, found: list[str]) -> None:
         ),
         (
             "Quota configs for user-principal 'a' are producer_byte_rate=1.0, producer_byte_rate=2.0",
-            ["line 1: users/a producer_byte_rate stands here twice, expected once"],
+            ["line 1: users/a producer_byte_rate is given twice, expected once"],
         ),
         (
             "Quota configs for user-principal 'a' are producer_byte_rate=1.0\n" * 2,
-            ["line 2: users/a producer_byte_rate stands here twice, expected once"],
+            ["line 2: users/a producer_byte_rate is given twice, expected once"],
         ),
         (
             "Quota configs for user-principal 'a' are producer_byte_rate=Infinity",

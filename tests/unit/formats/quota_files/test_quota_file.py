@@ -96,7 +96,7 @@ def test_every_problem_is_reported(tmp_path: Path) -> None:
         "[4].usr: unknown key, expected one of user, client_id, ip, type, value, from_ms, to_ms",
         "[4].type: missing, expected a value",
         "[4].value: missing, expected a value",
-        "[5].user: stands here twice, expected once",
+        "[5].user: is given twice, expected once",
         "[5].value: a list or mapping, expected one value",
         "[6]: not a mapping, expected keys user, client_id, ip, type, value, from_ms, to_ms",
         "[7].user: none of user, client_id and ip is given, expected at least one",

@@ -36,7 +36,7 @@ def test_no_cell_of_any_file_begins_like_a_formula() -> None:
 
 
 def test_names_come_back_as_they_were_even_with_line_feeds() -> None:
-    found = [row["client_id"] for row in rows(full_report(), "held_back.csv") if row["user"] == "mallory"]
+    found = [row["client_id"] for row in rows(full_report(), "throttled.csv") if row["user"] == "mallory"]
     assert [name.removeprefix("'") if name[1:].startswith(("=", "@")) else name for name in found] == list(
         HOSTILE
     )
@@ -64,10 +64,10 @@ def test_all_that_was_gathered_is_there() -> None:
     found = rows(report, "quota_used.csv")
     assert [row["is_certain"] for row in found].count("True") == filled < 17 * len(SLOTS)
     assert [row["is_certain"] for row in found].count("False") == 1
-    many = replace(report, hurt=large_report().hurt)
-    assert len(rows(many, "held_back.csv")) == 10_000
+    many = replace(report, throttled=large_report().throttled)
+    assert len(rows(many, "throttled.csv")) == 10_000
     beside = {row["name"]: row["value"] for row in rows(report, "report.csv")}
-    assert (beside["held_back_left_out"], beside["trust"], beside["produce_other_clients"]) == (
+    assert (beside["throttled_left_out"], beside["trust"], beside["produce_other_clients"]) == (
         "40",
         "with care",
         "9983",
@@ -78,7 +78,7 @@ def test_what_was_not_found_has_a_head_and_no_row() -> None:
     files = csv_files(empty_report())
     assert sorted(files) == [
         "agreement.csv", "brokers.csv", "buckets.csv", "calibration.csv", "capacity.csv", "changes.csv",
-        "held_back.csv", "quota_used.csv", "rates.csv", "recommendations.csv", "report.csv", "throttles.csv",
+        "quota_used.csv", "rates.csv", "recommendations.csv", "report.csv", "throttled.csv", "throttles.csv",
         "unprotected.csv", "usage.csv",
     ]  # fmt: skip
     assert files["unprotected.csv"] == "kind,severity,subject,sentence,advice\n"
@@ -97,7 +97,7 @@ def test_json_has_every_part_in_its_own_words() -> None:
     assert list(plain) == [one.name for one in fields(AuditReport)]
     assert plain["confidence"]["trust"] == "with care"
     assert plain["skew"][0]["used_per_s"] == {"1": 900_000.0, "2": 200_000.0, "3": 100_000.0}
-    assert plain["hurt"][2]["bucket"] == {
+    assert plain["throttled"][2]["bucket"] == {
         "quota_type": "produce", "user": "mallory", "client_id": HOSTILE[0], "tags": "",
     }  # fmt: skip
 
@@ -105,6 +105,6 @@ def test_json_has_every_part_in_its_own_words() -> None:
 @pytest.mark.parametrize("number", [float("nan"), float("inf")])
 def test_a_number_that_json_lacks_is_null(number: float) -> None:
     report = full_report()
-    odd = replace(report, hurt=(replace(report.hurt[0], peak_quota_used_percent=number),))
-    assert plain_report(odd)["hurt"][0]["peak_quota_used_percent"] is None
-    assert rows(odd, "held_back.csv")[0]["peak_quota_used_percent"] == ""
+    odd = replace(report, throttled=(replace(report.throttled[0], peak_quota_used_percent=number),))
+    assert plain_report(odd)["throttled"][0]["peak_quota_used_percent"] is None
+    assert rows(odd, "throttled.csv")[0]["peak_quota_used_percent"] == ""

@@ -162,7 +162,8 @@ def test_a_name_is_on_the_page_as_it_is_with_what_cannot_be_seen_as_escapes(
 ) -> None:
     assert f"mallory / {terminal_text(text)}" in parsed.inside["td"]
     assert (
-        f"mallory / {terminal_text(text)}" in json.loads(parsed.block("data"))["chart-hurt"]["data"]["labels"]
+        f"mallory / {terminal_text(text)}"
+        in json.loads(parsed.block("data"))["chart-throttled"]["data"]["labels"]
     )
 
 
@@ -249,8 +250,10 @@ def test_the_same_report_makes_the_same_bytes() -> None:
 
 def test_one_bucket_of_two_types_is_told_apart_in_the_chart() -> None:
     report = full_report()
-    twice = (report.hurt[0], replace(report.hurt[0], bucket=name("bob", "", "fetch")))
-    data = json.loads(Parsed(html_page(replace(report, hurt=twice))).block("data"))["chart-hurt"]["data"]
+    twice = (report.throttled[0], replace(report.throttled[0], bucket=name("bob", "", "fetch")))
+    data = json.loads(Parsed(html_page(replace(report, throttled=twice))).block("data"))["chart-throttled"][
+        "data"
+    ]
     assert data["labels"] == ["user bob, produce", "user bob, fetch"]
 
 

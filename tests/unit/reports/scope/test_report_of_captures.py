@@ -34,5 +34,5 @@ def test_the_report_of_a_capture_adds_up_to_its_lines(tmp_path: Path) -> None:
         for one in page.talkers
     }
     assert used == {kind: (amount, throttle_ms) for kind, (amount, throttle_ms, *_) in lines.items()}
-    assert page.hurt
-    assert all(0 < one.time_in_throttle_percent <= 100 for one in page.hurt)
+    assert page.throttled
+    assert all(0 < one.time_in_throttle_percent <= 100 for one in page.throttled)

@@ -16,7 +16,7 @@ from kquota_spark.model.quotas.entities import DEFAULT, AnyEntity, Entity, IpEnt
 from kquota_spark.model.quotas.quota_types import AnyKey, IpQuotaKey, QuotaKey
 from kquota_spark.reports.advice.quota_command import alter_command
 from kquota_spark.reports.advice.recommended_raises import alternatives_of
-from kquota_spark.reports.scope.audit_report import Alternative, BucketName, HurtBucket, Recommendation
+from kquota_spark.reports.scope.audit_report import Alternative, BucketName, Recommendation, ThrottledBucket
 from kquota_spark.store.rows import entity_columns
 from tests.support.reports.gathered_report import Row, gathered, rule, throttled
 from tests.support.tables.report_tables import HOSTILE
@@ -141,8 +141,8 @@ def test_clients_that_share_a_bucket_are_its_cause_and_one_may_get_its_own(tmp_p
     "entity", [*(Entity(name, name) for name in HOSTILE), Entity(DEFAULT, DEFAULT), Entity(client_id="-x")]
 )
 def test_the_override_parses(entity: Entity) -> None:
-    hurt = HurtBucket(BucketName("produce", "", ""), 1.0, 1, 1, 1, 1.0, 1, 1, None, ())
-    found = alternatives_of(entity, QuotaKey.PRODUCER_BYTE_RATE, hurt, 12.5, 10.0, is_tenant=False)
+    throttled = ThrottledBucket(BucketName("produce", "", ""), 1.0, 1, 1, 1, 1.0, 1, 1, None, ())
+    found = alternatives_of(entity, QuotaKey.PRODUCER_BYTE_RATE, throttled, 12.5, 10.0, is_tenant=False)
     *_, override = found
     options = parser().parse_args(shlex.split(override.command)[1:])
     user = DEFAULT if options.user_default else options.user

@@ -59,7 +59,7 @@ def test_no_number_of_another_user_is_in_it(settings: Settings) -> None:
 
 
 def test_a_bucket_shared_with_others_tells_only_of_own_throttles(settings: Settings) -> None:
-    (bob,), (carol,) = (_page(settings, name).hurt or (None,) for name in ("bob", "carol"))
+    (bob,), (carol,) = (_page(settings, name).throttled or (None,) for name in ("bob", "carol"))
     # bob was told to wait 300 ms in each of 120 seconds of 600, carol in none
     assert bob is not None
     assert bob.bucket.client_id == SHARED

@@ -248,7 +248,7 @@ def test_a_stretch_without_an_inside_or_nobody_named_is_refused(tmp_path: Path, 
     write_table(tmp_path, "decisions", decision(0))
     write_table(tmp_path, "usage")
     assert main(["timeline", "--tables", str(tmp_path)]) == 1
-    assert "give --user NAME, --client-id ID, or both" in capsys.readouterr().err
+    assert "add --user NAME, --client-id ID, or both" in capsys.readouterr().err
     assert (
         main(["timeline", "--tables", str(tmp_path), "--user", "alice", "--since", "2026-11-22T00:00:00Z"])
         == 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kquota_spark.reports.scope.audit_report import AuditReport, BucketName, Change, Line
-from kquota_spark.reports.sections.hurt import hurt_section
 from kquota_spark.reports.sections.parts import Chart
+from kquota_spark.reports.sections.throttled import throttled_section
 from tests.support.reports.drawn_report import full_report
 
 BOB, CAROL, DAVE = (BucketName("produce", user, "", "") for user in ("bob", "carol", "dave"))
@@ -18,7 +18,7 @@ def line(bucket: BucketName, throttled_ms: tuple[int, ...], *, rule: str = "user
 
 
 def chart(report: AuditReport) -> Chart | None:
-    charts = [block.chart for block in hurt_section(report).blocks if block.chart is not None]
+    charts = [block.chart for block in throttled_section(report).blocks if block.chart is not None]
     return next((one for one in charts if one.anchor == "chart-worst"), None)
 
 

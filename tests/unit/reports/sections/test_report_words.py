@@ -9,9 +9,9 @@ import pytest
 from kquota_spark.reports.scope.audit_report import Talker, Talkers, Unprotected
 from kquota_spark.reports.sections.advice import unprotected_section
 from kquota_spark.reports.sections.headline import headline
-from kquota_spark.reports.sections.hurt import hurt_section
 from kquota_spark.reports.sections.limits import limits_section
 from kquota_spark.reports.sections.parts import Tone
+from kquota_spark.reports.sections.throttled import throttled_section
 from kquota_spark.reports.sections.trust import trust_section
 from kquota_spark.reports.sections.usage import usage_section
 from tests.support.reports.drawn_report import full_report, tenant_report
@@ -51,19 +51,19 @@ def test_a_tenant_is_not_told_that_a_bucket_it_shares_has_no_limit_or_was_calm()
     report = tenant_report()
     calm = replace(report.heat[0], near=0, over=0, near_unthrottled=0)
     shared = replace(
-        report.hurt[0],
+        report.throttled[0],
         limit_per_s=None,
         peak_quota_used_percent=None,
         throttled_requests=None,
         episodes=0,
         shared_with=1,
     )
-    page = replace(report, heat=(calm,), hurt=(shared,))
+    page = replace(report, heat=(calm,), throttled=(shared,))
     assert (
         limits_section(page).lead
         == "You never came to 80 % of a limit. 1 bucket that you share was over the limit."
     )
-    table = hurt_section(page).blocks[0].table
+    table = throttled_section(page).blocks[0].table
     assert table is not None
     texts = {column.title: cell.text for column, cell in zip(table.columns, table.rows[0], strict=True)}
     assert texts["limit on a broker"] == texts["episodes"] == texts["peak of quota"] == "-"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import asdict
 
-from kquota_spark.reports.scope.audit_report import BucketName, HurtBucket, ThrottlePair, ThrottleSpread
+from kquota_spark.reports.scope.audit_report import BucketName, ThrottledBucket, ThrottlePair, ThrottleSpread
 from kquota_spark.reports.scope.report_scope import BUCKET, Scope, bucket_of
 
 MOST_CLIENTS = 5
@@ -86,7 +86,7 @@ group by "user" order by throttled_ms desc, "user" limit $5
 """
 
 
-def hurt_buckets(scope: Scope) -> tuple[list[HurtBucket], int]:
+def throttled_buckets(scope: Scope) -> tuple[list[ThrottledBucket], int]:
     """The buckets with the largest share of time throttled, and how many more there are.
 
     On a tenant's page, a bucket that is shared with others has only the tenant's own throttles, as the brokers logged
@@ -98,7 +98,7 @@ def hurt_buckets(scope: Scope) -> tuple[list[HurtBucket], int]:
     episodes = {bucket_of(row): row["episodes"] for row in scope.rows(_EPISODES, scope.cluster_id, *during)}
     inside = _clients(scope, map(bucket_of, rows))
     found = [
-        HurtBucket(
+        ThrottledBucket(
             bucket=bucket,
             episodes=episodes.get(bucket, 0),
             clients=inside.get(bucket, ()),
@@ -128,9 +128,9 @@ def _pairs(users: list[str] | None, client_ids: list[str] | None) -> tuple[str, 
     return tuple(f"{name} / {client_id}" for name in names for client_id in ids)[:MOST_CLIENTS]
 
 
-def _shared(scope: Scope) -> list[HurtBucket]:
+def _shared(scope: Scope) -> list[ThrottledBucket]:
     return [
-        HurtBucket(
+        ThrottledBucket(
             bucket=bucket_of(row),
             limit_per_s=None,
             throttled_ms=row["throttled_ms"],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kquota_spark.formats.text.person_units import broker_text, person_ms
-from kquota_spark.reports.scope.audit_report import AuditReport, HurtBucket
+from kquota_spark.reports.scope.audit_report import AuditReport, ThrottledBucket
 from kquota_spark.reports.sections import words
 from kquota_spark.reports.sections.changes import quota_type_of
 from kquota_spark.reports.sections.parts import Block, Cell, Chart, Column, Section, Tone, table_of
@@ -22,12 +22,12 @@ _COLUMNS = (
 )
 
 
-def hurt_section(report: AuditReport) -> Section:
+def throttled_section(report: AuditReport) -> Section:
     """Bars of time throttled, longest first, and their table."""
     is_own = report.head.tenant is not None
-    ordered = sorted(report.hurt, key=lambda one: -one.time_in_throttle_percent)
+    ordered = sorted(report.throttled, key=lambda one: -one.time_in_throttle_percent)
     return Section(
-        anchor="hurt",
+        anchor="throttled",
         short="Throttled",
         title="How long were you throttled?" if is_own else "Who was throttled?",
         lead=_lead(report, ordered),
@@ -37,7 +37,7 @@ def hurt_section(report: AuditReport) -> Section:
     )
 
 
-def _lead(report: AuditReport, ordered: list[HurtBucket]) -> str:
+def _lead(report: AuditReport, ordered: list[ThrottledBucket]) -> str:
     head = report.head
     if not ordered:
         who = "You were not throttled" if head.tenant is not None else "Nobody was throttled"
@@ -46,7 +46,7 @@ def _lead(report: AuditReport, ordered: list[HurtBucket]) -> str:
     kind = words.type_word(worst.bucket.quota_type)
     share = f"{words.share_text(worst.time_in_throttle_percent)} {words.of_the_stretch(head)} ({kind})"
     most = f"{words.bucket_of(worst.bucket, head)} longest, {share}"
-    count = len(ordered) + report.hurt_left_out
+    count = len(ordered) + report.throttled_left_out
     if head.tenant is not None:
         if count == 1:
             return f"You were throttled {share}."
@@ -54,7 +54,7 @@ def _lead(report: AuditReport, ordered: list[HurtBucket]) -> str:
     return f"{words.counted(count, 'bucket was', 'buckets were')} throttled; {most}."
 
 
-def _bars(report: AuditReport, ordered: list[HurtBucket]) -> Block:
+def _bars(report: AuditReport, ordered: list[ThrottledBucket]) -> Block:
     shown = ordered[:_MOST_BARS]
     data = {
         "labels": _labels(report, shown),
@@ -67,15 +67,15 @@ def _bars(report: AuditReport, ordered: list[HurtBucket]) -> Block:
     return Block(
         "Time throttled",
         "Seconds in which a throttle began or still ran on any broker, as share of the period.",
-        Chart("chart-hurt", "bars", label, data),
+        Chart("chart-throttled", "bars", label, data),
         table_of(
-            "Buckets that were throttled", _COLUMNS, rows, len(ordered) + report.hurt_left_out, "buckets"
+            "Buckets that were throttled", _COLUMNS, rows, len(ordered) + report.throttled_left_out, "buckets"
         ),
         is_table_open=True,
     )
 
 
-def _hover(one: HurtBucket) -> Iterator[str]:
+def _hover(one: ThrottledBucket) -> Iterator[str]:
     share = words.share_text(one.time_in_throttle_percent)
     yield f"{words.type_word(one.bucket.quota_type)}: {share} of the time"
     if one.throttled_requests is not None:
@@ -164,7 +164,7 @@ def _percent(rate: float | None, limit: float | None) -> float | None:
     return None if known[0] is None or not known[1] else round(100.0 * known[0] / known[1], 2)
 
 
-def _labels(report: AuditReport, shown: list[HurtBucket]) -> list[str]:
+def _labels(report: AuditReport, shown: list[ThrottledBucket]) -> list[str]:
     """The names of the buckets, with the quota type where two buckets have the same name."""
     names = [_name(report, one) for one in shown]
     return [
@@ -173,7 +173,7 @@ def _labels(report: AuditReport, shown: list[HurtBucket]) -> list[str]:
     ]
 
 
-def _row(report: AuditReport, one: HurtBucket) -> tuple[Cell, ...]:
+def _row(report: AuditReport, one: ThrottledBucket) -> tuple[Cell, ...]:
     percent = one.time_in_throttle_percent
     return (
         Cell(_name(report, one)),
@@ -189,6 +189,6 @@ def _row(report: AuditReport, one: HurtBucket) -> tuple[Cell, ...]:
     )
 
 
-def _name(report: AuditReport, one: HurtBucket) -> str:
+def _name(report: AuditReport, one: ThrottledBucket) -> str:
     shared = f" (shared with {words.counted(one.shared_with, 'other')})" if one.shared_with else ""
     return f"{words.bucket_of(one.bucket, report.head)}{shared}"
