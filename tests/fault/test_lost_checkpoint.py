@@ -20,8 +20,8 @@ from tests.support.clusters.audited_topic import (
 )
 from tests.support.spark.queries import rows_of, settings_at
 
-SMALL = 1_200
-"""Lines of a micro-batch: a tenth of all."""
+SMALL = 2_000
+"""Lines of a micro-batch: a sixth of all."""
 
 
 def test_a_topic_is_read_on_without_its_checkpoint_and_no_row_of_any_table_is_lost_or_doubled(

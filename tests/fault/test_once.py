@@ -86,7 +86,7 @@ def test_a_driver_that_another_host_has_replaced_ends_with_one_line_and_the_next
     cluster: Cluster, calm: Run, tmp_path: Path
 ) -> None:
     root = tmp_path / "replaced"
-    config = configured(root, cluster, most_lines=1_200)
+    config = configured(root, cluster, most_lines=2_000)
     first = started(config, job=(*ENDLESS, "--only", "log"))
     try:
         third = root / "checkpoints" / "log" / "offsets" / "2"
