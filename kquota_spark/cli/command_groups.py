@@ -28,7 +28,7 @@ _BEGINNINGS = (
     "kquota help COMMAND      what a command does, with its options",
     "kquota help              the pages of the documentation, first of all tutorial",
     "kquota --help            every command with a line about it",
-    "kquota try               a recorded broker, in ten seconds, without Kafka, Spark and Java",
+    "kquota try               a first try without Kafka, Spark and Java",
 )
 
 

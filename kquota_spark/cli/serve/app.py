@@ -215,7 +215,7 @@ def _with_headers(response: Response) -> Response:
 
 
 def _failed(error: Exception) -> Any:
-    """An error page. Only operators see the cause; a bug of kquota goes to the log."""
+    """An error page. Only operators see the cause; the log has a bug of kquota."""
     viewer: Viewer | None = g.get("viewer")
     is_operator = viewer is not None and viewer.tenant is None
     if isinstance(error, HTTPException):
