@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import json
+import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,15 +32,16 @@ COMMANDS = {
 
 FOLDER = Path(".kquota") / "try"
 _BROKER_ID = 1
-_SHIPPED_AFTER_MS = 5
 _FIRST_LINE = "cluster_id: sample"
 _SETTINGS = """\
 {first_line}
 # Written by `kquota try`: a recorded broker of Kafka 4.1.1.
-tables: {folder}/tables
-quotas: {{source: file, file: {folder}/quotas.yaml}}
+tables: {tables}
+quotas: {{source: file, file: {quotas}}}
 broker: {{version: "4.1", log_time_zone: UTC}}
 """
+_PLACES = {"tables": "tables", "quotas": "quotas.yaml"}
+"""Files of the folder that the settings name."""
 _COUNTS = """
 select (select count(*) from requests), count(distinct (quota_type, bucket_user, bucket_client_id)),
        epoch_ms(min(second)), epoch_ms(max(second)) from decisions
@@ -109,7 +112,8 @@ def _settings(folder: Path) -> Settings:
             raise UserError(f"{folder} holds other files: give another --folder")
         with _bundled() as bundled:
             (folder / "quotas.yaml").write_bytes((bundled / "quotas.yaml").read_bytes())
-        config.write_text(_SETTINGS.format(first_line=_FIRST_LINE, folder=folder), "utf-8")
+        places = {name: json.dumps(str(folder / file)) for name, file in _PLACES.items()}
+        config.write_text(_SETTINGS.format(first_line=_FIRST_LINE, **places), "utf-8")
     except OSError as error:
         raise UserError(f"{folder} cannot be written: {error.strerror}: give another --folder") from error
     return load_settings(config)
@@ -155,7 +159,9 @@ def _answer(folder: Path, sample: _Sample, report: AuditReport) -> dict[str, Any
         "worst_delay_ms": worst.throttled_ms,
         "report": str(folder / "report.html"),
         "config": str(folder / "kquota.yaml"),
-        "next": [f"kquota {command} --config {folder / 'kquota.yaml'}" for command in _NEXT],
+        "next": [
+            f"kquota {command} --config {shlex.quote(str(folder / 'kquota.yaml'))}" for command in _NEXT
+        ],
     }
 
 

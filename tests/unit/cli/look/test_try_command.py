@@ -57,6 +57,16 @@ def test_a_folder_with_other_files_is_left_alone(tmp_path: Path, capsys: pytest.
     assert [path.name for path in tmp_path.iterdir()] == ["kquota.yaml"]
 
 
+def test_a_folder_with_an_odd_name_works_and_its_commands_can_be_pasted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "it's a: #try"
+    assert main(["try", "--folder", str(folder), "--output", "json"]) == 0
+    first = json.loads(capsys.readouterr().out)["next"][0]
+    assert shlex.split(first) == ["kquota", "throttled", "--config", str(folder / "kquota.yaml")]
+    assert main(shlex.split(first)[1:]) == 0
+
+
 def test_neither_spark_nor_java_is_needed(tmp_path: Path) -> None:
     code = (
         "import sys; sys.modules['pyspark'] = None; from kquota_spark.cli.main import main;"
