@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from kquota_spark.config.windows import mutation_config, rate_config
 from kquota_spark.model.govern.govern import RuleGovernor
 from kquota_spark.model.quotas.rules import QuotaChange, RuleBook, stretches
 from kquota_spark.replay.files import replay_files
+from kquota_spark.replay.log_lines import log_lines
 from kquota_spark.replay.rows import decision_rows, request_rows, usage_rows
 from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE
 from kquota_spark.store.creation import create_tables
@@ -50,16 +50,11 @@ def write_recorded(
         _append(
             settings,
             REQUESTS.name,
-            request_rows(cluster_id, broker_id, _lines(path), zone, _SHIPPED_AFTER_MS),
+            request_rows(cluster_id, broker_id, [*log_lines(path)], zone, _SHIPPED_AFTER_MS),
         )
     _append(settings, USAGE.name, arrow_rows(USAGE, usage_rows(cluster_id, found)))
     _append(settings, DECISIONS.name, arrow_rows(DECISIONS, decision_rows(cluster_id, found, config.name)))
     rebuild_all_violations(settings)
-
-
-def _lines(path: Path) -> list[bytes]:
-    data = path.read_bytes()
-    return (gzip.decompress(data) if path.suffix == ".gz" else data).splitlines()
 
 
 def _append(settings: Settings, name: str, rows: pa.Table | pa.RecordBatch) -> None:

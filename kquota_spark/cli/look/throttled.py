@@ -63,8 +63,9 @@ def _find(asked: Asked) -> Found:
     scope = open_scope(asked.tables, _of_one_cluster(asked, period), period, tenant=None, top=_ALL)
     found, _ = throttled_buckets(scope)
     of_type = [one for one in found if asked.wanted.type in (None, one.bucket.quota_type)]
-    named = [{"cluster_id": scope.cluster_id, **_row(one)} for one in of_type]
-    rows = sorted(named, key=lambda row: (-row["delay_ms"], _name(row)))
+    rows = sorted(
+        (_row(scope.cluster_id, one) for one in of_type), key=lambda row: (-row["delay_ms"], _name(row))
+    )
     during = f"{utc_text(scope.covered.from_ms)} to {utc_text(scope.covered.to_ms)}"
     return Found(
         _COLUMNS,
@@ -76,7 +77,6 @@ def _find(asked: Asked) -> Found:
 
 
 def _period(asked: Asked) -> Period:
-    asked.tables.open(DECISIONS.name)
     newest_ms = asked.tables.newest_ms(DECISIONS.name)
     if newest_ms is None:
         raise UserError("the table decisions is empty: has the audit processed anything yet?")
@@ -94,10 +94,11 @@ def _of_one_cluster(asked: Asked, period: Period) -> Settings:
     return asked.settings.changed(cluster_id=held[0]) if len(held) == 1 else asked.settings
 
 
-def _row(one: ThrottledBucket) -> dict[str, Any]:
+def _row(cluster_id: str, one: ThrottledBucket) -> dict[str, Any]:
     figures = asdict(one)
     bucket = figures.pop("bucket")
     return {
+        "cluster_id": cluster_id,
         "quota_type": bucket["quota_type"],
         "bucket_user": bucket["user"],
         "bucket_client_id": bucket["client_id"],
@@ -133,7 +134,7 @@ _SHOWN = (
 )
 QUESTION = Question(
     command="throttled",
-    table=None,
+    table=DECISIONS,
     find=_find,
     options=_options,
     own=_until,
