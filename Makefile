@@ -10,6 +10,7 @@ SPARK := $(VENV)/pyspark
 UV := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-emit-index-url \
   --no-emit-find-links --custom-compile-command "make lock" pyproject.toml
 MINUTES ?= 10
+TIER ?= test
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo check test test-all fuzz lint types docs bench lock clean
@@ -28,11 +29,11 @@ demo: setup ## a real Kafka, real clients over their quotas, and the audit of th
 check: lint types ## style, types and architecture, in less than a minute
 	@$(BIN)/python -m pytest -q tests/architecture
 
-test: check ## what a contributor runs, in 10 to 15 minutes: unit, Spark, and the product on a real cluster of either kind
+test: check ## what a contributor runs, in 10 to 20 minutes: unit, Spark, and the product on a real cluster of either kind (TIER=ci: what CI runs)
 	@$(BIN)/python -m tests.tools test
-	@$(BIN)/python -m tests.tiers test --seconds .kquota/test-seconds.json
+	@$(BIN)/python -m tests.tiers $(TIER) --seconds .kquota/$(TIER)-seconds.json
 
-test-all: check ## every test: all servers, and brokers, executors and drivers that are killed
+test-all: check ## every test, in an hour or more: all servers, and brokers, executors and drivers that are killed
 	@$(BIN)/python -m tests.tools test-all
 	@$(BIN)/python -m tests.tiers test-all --seconds .kquota/test-all-seconds.json
 

@@ -1,4 +1,4 @@
-"""`python -m tests.tiers test|test-all`: the phases of a tier, one after the other, whatever fails in them.
+"""`python -m tests.tiers test|ci|test-all`: the phases of a tier, one after the other, whatever fails in them.
 
 A phase is a run of pytest. Most tests run in three workers; those that judge the times of a broker run alone. A test
 that failed beside others is run once more with the machine for itself, if no more than three failed: what fails again
@@ -42,12 +42,31 @@ _SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """JVM of brokers that live for seconds: compiling costs more than it gives. Tests that run alone have production's."""
 _AT_MOST_AGAIN = 3
 """More failures than this are not those of a busy machine."""
-_PURE = ("tests/architecture", "tests/unit", "tests/property", "tests/programs")
+_PURE = ("tests/unit", "tests/property", "tests/programs")
+"""`make check` has run tests/architecture before."""
 _SERVERS = ("tests/fault", "tests/integration", "tests/spark", "tests/stream")
+_EVERY_CHANGE = (
+    "tests/fault/test_once.py",
+    "tests/integration/enforcement/test_enforcement_zookeeper.py",
+    "tests/integration/quotas/test_describe_alter.py",
+    "tests/integration/test_benchmark_parts.py",
+    "tests/stream/test_full_disk.py",
+    "tests/stream/test_restart.py",
+    "tests/stream/test_stream_equals_replay.py",
+)
+"""Tests with servers that guard what most changes touch: whole queries over restarts, two drivers, each part of the
+benchmark, quotas on a broker. All of them with the others take more than an hour, which is too long for each change."""
+_SMOKE = Phase("alone", ("tests/smoke",))
 TIERS = {
     "test": (
         Phase("workers", ("tests/spark", *_PURE, *_WORKERS)),
-        Phase("alone", ("tests/smoke",)),
+        _SMOKE,
+    ),
+    "ci": (
+        Phase(
+            "workers", (*_EVERY_CHANGE, "tests/spark", *_PURE, "-m", "not alone and not by_hand", *_WORKERS)
+        ),
+        _SMOKE,
     ),
     "test-all": (
         Phase("workers", (*_SERVERS, *_PURE, "-m", "not alone and not by_hand", *_WORKERS)),
