@@ -244,7 +244,7 @@ class ShardJudge:
 
 def _add_rows(part: Packed, by_manager: dict[Manager, dict[BucketTags, list[_Row]]]) -> None:
     managers = [by_manager.setdefault(manager, {}) for manager in part.managers]
-    terms = [(each.governing, *each[5:]) for each in part.terms]
+    terms = [(each.governing, *each.named) for each in part.terms]
     points = points_of(part.points)
     pieces = zip(
         part.manager_of, zip(part.user_tags, part.client_tags, part.tags, strict=True), part.seconds_ms,

@@ -18,7 +18,7 @@ import numpy as np
 
 from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.model.quotas.resolve import Bucket
-from kquota_spark.model.replay.causes import Governing
+from kquota_spark.model.replay.causes import Governing, RuleLimit
 from kquota_spark.model.replay.decision import Stretch
 from kquota_spark.pipeline.known import Gap
 from kquota_spark.pipeline.packed_points import Matrix, points_of
@@ -55,6 +55,9 @@ class Sent(msgspec.Struct, gc=False, array_like=True):
     """Gaps of the broker's log, each extended by the time that a ring remembers."""
     rate_config: str | None = None
     """Name of the broker's `RateConfig`."""
+    before: RuleLimit | None = None
+    after: RuleLimit | None = None
+    """Other limits around the period, see `Governing`."""
 
 
 encoded = msgspec.msgpack.Encoder().encode
@@ -65,7 +68,13 @@ received = msgspec.msgpack.Decoder(Sent).decode
 def stretch_of(sent: Sent) -> Stretch:
     """The input of `judge_bucket` for one row."""
     governing = Governing(
-        sent.limit_per_s, sent.valid_from_ms, sent.valid_to_ms, sent.has_request_quota, sent.gaps
+        sent.limit_per_s,
+        sent.valid_from_ms,
+        sent.valid_to_ms,
+        sent.has_request_quota,
+        sent.gaps,
+        sent.before,
+        sent.after,
     )
     return Stretch(
         sent.second_ms, sent.user, sent.client_id, governing, sent.level, sent.rule, sent.rule_version,
@@ -113,6 +122,8 @@ class Terms(NamedTuple):
     has_request_quota: bool
     gaps: tuple[Gap, ...]
     """Gaps of the broker's log, each extended by the time that a ring remembers."""
+    before: RuleLimit | None
+    after: RuleLimit | None
     level: int | None
     rule: str | None
     rule_version: int | None
@@ -123,7 +134,12 @@ class Terms(NamedTuple):
     @property
     def governing(self) -> Governing:
         """The terms as the replay takes them."""
-        return Governing(*self[:5])
+        return Governing(*self[:7])
+
+    @property
+    def named(self) -> tuple[int | None, str | None, int | None, str | None, int | None]:
+        """The other fields, from `level` on."""
+        return self[7:]
 
 
 @dataclass(slots=True)
@@ -169,7 +185,7 @@ class Pieces:
                 Sent(
                     second_ms, user, client_id, terms.valid_from_ms, terms.valid_to_ms, terms.has_request_quota,
                     points[start:end].tobytes(), terms.rule, terms.rule_version, terms.level, terms.limit_per_s,
-                    terms.known_through_ms, terms.gaps, terms.rate_config,
+                    terms.known_through_ms, terms.gaps, terms.rate_config, terms.before, terms.after,
                 ),
             )  # fmt: skip
 

@@ -19,7 +19,7 @@ from kquota_spark.model.quotas.resolve import (
     resolve,
 )
 from kquota_spark.model.quotas.rules import RuleBook, RuleStretch
-from kquota_spark.model.replay.causes import Governing
+from kquota_spark.model.replay.causes import Governing, RuleLimit
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,14 +157,32 @@ class RuleGovernor:
         if found is None or not found.holds_at(time_ms):
             if len(self._answers) >= _KEPT_ANSWERS:
                 self._answers.clear()
-            found = self._answers[asked] = self.explain(*asked, time_ms)[0]
+            found = self._answers[asked] = self._beside_edits(self.explain(*asked, time_ms)[0], quota_type)
         return found
+
+    def _beside_edits(self, found: Governed, quota_type: QuotaType) -> Governed:
+        """The same with the limits on the bucket before and after it, as far as they differ."""
+        governing = found.governing
+        from_ms, to_ms = governing.valid_from_ms, governing.valid_to_ms
+        before = self._other_limit(found, quota_type, from_ms - 1) if from_ms > 0 else None
+        after = None if to_ms is None else self._other_limit(found, quota_type, to_ms)
+        if before is None and after is None:
+            return found
+        return found._replace(governing=governing._replace(before=before, after=after))
+
+    def _other_limit(self, found: Governed, quota_type: QuotaType, time_ms: int) -> RuleLimit | None:
+        other = self.limit_of(quota_type, found.bucket, time_ms)
+        limit = other.governing.limit_per_s
+        if limit == found.governing.limit_per_s:
+            return None
+        return RuleLimit(limit, other.level, other.rule, other.rule_version)
 
     def _of_stranger(self, quota_type: QuotaType, user: str, client_id: str, time_ms: int) -> Governed:
         """The quota of a client that no quota names: equal for all such clients, except for the bucket's names."""
         found = self._of_strangers.get(quota_type)
         if found is None or not found.holds_at(time_ms):
-            found = self._of_strangers[quota_type] = self.explain(quota_type, user, client_id, time_ms)[0]
+            answer = self.explain(quota_type, user, client_id, time_ms)[0]
+            found = self._of_strangers[quota_type] = self._beside_edits(answer, quota_type)
         bucket = Bucket(user if found.bucket.user else "", client_id if found.bucket.client_id else "")
         return Governed(bucket, *found[1:])
 

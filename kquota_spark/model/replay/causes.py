@@ -32,6 +32,15 @@ class Cause(Enum):
     GAP = "lines of the broker's log are missing here or shortly before"
 
 
+class RuleLimit(NamedTuple):
+    """A limit on a bucket (None: no limit), with its rule as in `decisions`."""
+
+    limit_per_s: float | None
+    level: int | None = None
+    rule: str | None = None
+    rule_version: int | None = None
+
+
 class Governing(NamedTuple):
     """The limit on a request (None: no limit), and the period in which it holds.
 
@@ -40,6 +49,8 @@ class Governing(NamedTuple):
     is true if another quota may cover the client.
 
     `gaps` are periods (epoch ms, the end exclusive) for which the log lacks something that a ring remembers.
+
+    `before` and `after` are the limits on the same bucket before and after the period, if they differ from this one.
     """
 
     limit_per_s: float | None
@@ -47,6 +58,8 @@ class Governing(NamedTuple):
     valid_to_ms: int | None = None
     has_request_quota: bool = False
     gaps: tuple[tuple[int, int], ...] = ()
+    before: RuleLimit | None = None
+    after: RuleLimit | None = None
 
 
 def edge_of(governing: Governing, time_ms: int) -> Cause | None:
@@ -54,20 +67,29 @@ def edge_of(governing: Governing, time_ms: int) -> Cause | None:
 
     The broker may still have used the quota before the edit, or already the one after it. None if there is no reason.
     """
-    _, valid_from_ms, valid_to_ms, _, gaps = governing
+    gaps = governing[4]
     if gaps and any(from_ms <= time_ms < until_ms for from_ms, until_ms in gaps):
         return Cause.GAP
-    second_ms = time_ms // 1_000 * 1_000
-    if valid_from_ms and valid_from_ms > min(time_ms - RULE_EDGE_MS, second_ms - 1):
-        return Cause.RULE_EDGE
-    if valid_to_ms is not None and valid_to_ms < max(time_ms + RULE_EDGE_MS, second_ms + 1_000):
-        return Cause.RULE_EDGE
-    return None
+    return (
+        Cause.RULE_EDGE if is_after_edit(governing, time_ms) or is_before_edit(governing, time_ms) else None
+    )
+
+
+def is_after_edit(governing: Governing, time_ms: int) -> bool:
+    """Whether the limit began so shortly before `time_ms` that the broker may still have used the one before."""
+    from_ms = governing[1]
+    return from_ms > min(time_ms - RULE_EDGE_MS, time_ms // 1_000 * 1_000 - 1) if from_ms else False
+
+
+def is_before_edit(governing: Governing, time_ms: int) -> bool:
+    """Whether the limit ends so shortly after `time_ms` that the broker may already have used the next one."""
+    to_ms = governing[2]
+    return to_ms is not None and to_ms < max(time_ms + RULE_EDGE_MS, time_ms // 1_000 * 1_000 + 1_000)
 
 
 def may_have_edge(governing: Governing, first_ms: int, last_ms: int) -> bool:
     """Whether `edge_of` may find a cause between two times (epoch ms)."""
-    _, valid_from_ms, valid_to_ms, _, gaps = governing
+    _, valid_from_ms, valid_to_ms, _, gaps, _, _ = governing
     if gaps or (
         valid_from_ms and valid_from_ms > min(first_ms - RULE_EDGE_MS, first_ms // 1_000 * 1_000 - 1)
     ):

@@ -16,7 +16,8 @@ from kquota_spark.model.measure.sampled_rate import RateConfig
 from kquota_spark.model.measure.throttle_time import rate_per_s
 from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.model.replay.agreement import NEAR_LIMIT, Agreement
-from kquota_spark.model.replay.causes import Governing
+from kquota_spark.model.replay.causes import Cause, Governing, RuleLimit
+from kquota_spark.model.replay.edits import other_limit_in_force
 from kquota_spark.model.replay.mutation_replay import FORGET_AFTER_MS, MutationReplay
 from kquota_spark.model.replay.replay import BucketReplay, Outcome, Quiet, State, Verdict, first_request
 from kquota_spark.model.replay.request_replay import RequestReplay
@@ -278,7 +279,9 @@ def _decision(
     """Sums over the second; rate, limit and rule are those of the request with the largest share of its limit."""
     decision = Decision(second_ms)
     worst, worst_share, worst_rate = 0, -1.0, -1.0
-    for place, (point, governing, rate, _, throttle_ms, outcome, _, at_most) in enumerate(judged):
+    others: dict[int, RuleLimit] = {}
+    for place, verdict in enumerate(judged):
+        point, governing, rate, _, throttle_ms, outcome, cause, at_most = verdict
         if throttle_ms:
             decision.throttled_requests += 1
             decision.total_throttle_ms += throttle_ms
@@ -293,6 +296,8 @@ def _decision(
             decision.observed_throttled_requests += 1
             decision.observed_total_throttle_ms += observed_ms
             decision.observed_throttle_ms = max(decision.observed_throttle_ms, observed_ms)
+        if cause is Cause.RULE_EDGE and (other := other_limit_in_force(verdict)) is not None:
+            others[place], limit = other, other.limit_per_s
         share = rate / limit if limit else 0.0
         if share > worst_share or (share == worst_share and rate > worst_rate):
             worst, worst_share, worst_rate = place, share, rate
@@ -302,8 +307,8 @@ def _decision(
     decision.amount = sum(verdict[0][4] for verdict in judged)
     decision.unsized_requests = sum(verdict[0][6] in _UNSIZED for verdict in judged)
     decision.rate_per_s, decision.rate_at_most_per_s = top.rate_per_s, top.rate_at_most_per_s
-    decision.limit_per_s = top.governing.limit_per_s
+    by_rules = RuleLimit(top.governing.limit_per_s, stretch.level, stretch.rule, stretch.rule_version)
+    decision.limit_per_s, decision.level, decision.rule, decision.rule_version = others.get(worst, by_rules)
     decision.quota_used_percent = used_percent(top.rate_per_s, decision.limit_per_s)
-    decision.level, decision.rule, decision.rule_version = stretch.level, stretch.rule, stretch.rule_version
     decision.users, decision.client_ids = _names(of_second)
     return decision

@@ -18,10 +18,12 @@ def packed_pieces(rows: Iterable[tuple[Manager, BucketTags, Sent]]) -> Packed:
     for manager, (user_tag, client_tag, tags), sent in rows:
         if manager not in pieces.managers:
             pieces.managers.append(manager)
-        governing = sent.limit_per_s, sent.valid_from_ms, sent.valid_to_ms, sent.has_request_quota, sent.gaps
-        named = sent.level, sent.rule, sent.rule_version, sent.rate_config, sent.known_through_ms
+        terms = Terms(
+            sent.limit_per_s, sent.valid_from_ms, sent.valid_to_ms, sent.has_request_quota, sent.gaps, sent.before,
+            sent.after, sent.level, sent.rule, sent.rule_version, sent.rate_config, sent.known_through_ms,
+        )  # fmt: skip
         pieces.terms_of.append(len(pieces.terms))
-        pieces.terms.append(Terms(*governing, *named))
+        pieces.terms.append(terms)
         pieces.manager_of.append(pieces.managers.index(manager))
         pieces.user_tags.append(user_tag)
         pieces.client_tags.append(client_tag)

@@ -168,7 +168,7 @@ def test_a_shard_without_a_request_forgets_too_and_leaves_no_value() -> None:
 
 def test_every_shard_is_looked_at_within_ten_minutes_of_any_traffic() -> None:
     """One client, one request per second: each second visits the client's shard and one that its own hash gives."""
-    pieces = Pieces([MANAGER], [Terms(None, 0, None, False, (), None, None, None, None, None)])
+    pieces = Pieces([MANAGER], [Terms(None, 0, None, False, (), *[None] * 7)])
     visited = dict[int, int]()
     for second in range(600):
         second_ms = T0_MS + second * 1_000
@@ -184,7 +184,7 @@ def test_every_shard_is_looked_at_within_ten_minutes_of_any_traffic() -> None:
 
 def test_the_shard_of_a_bucket_is_the_same_in_every_release() -> None:
     """Another hash would look for its ring elsewhere."""
-    terms = Terms(None, 0, None, False, (), None, None, None, None, None)
+    terms = Terms(None, 0, None, False, (), *[None] * 7)
     for manager, (user, client_id, tags), shard in (
         (MANAGER, ("alice", "etl", None), 49),
         (Manager("demo", 2, QuotaType.FETCH), ("", "café", '{"a":"b"}'), 42),

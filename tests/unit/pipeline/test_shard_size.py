@@ -24,7 +24,7 @@ def _most_of_a_shard() -> int:
     """Buckets of the fullest shard of a broker whose clients are numbered."""
     names = [f"app-{number}" for number in range(BUCKETS)]
     pieces = Pieces(
-        [MANAGER], [Terms(None, 0, None, False, (), None, None, None, None, None)], [0] * BUCKETS,
+        [MANAGER], [Terms(None, 0, None, False, (), *[None] * 7)], [0] * BUCKETS,
         [""] * BUCKETS, names, [None] * BUCKETS, [T0_MS] * BUCKETS, ["alice"] * BUCKETS, names, [0] * BUCKETS,
         [1] * BUCKETS,
     )  # fmt: skip

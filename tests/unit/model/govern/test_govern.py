@@ -11,12 +11,14 @@ from kquota_spark.model.quotas.principals import Principal
 from kquota_spark.model.quotas.quota_types import BANDWIDTH, QuotaKey, QuotaType
 from kquota_spark.model.quotas.resolve import Bucket
 from kquota_spark.model.quotas.rules import QuotaChange, RuleBook, stretches
-from kquota_spark.model.replay.causes import Governing
+from kquota_spark.model.replay.causes import Governing, RuleLimit
 
 PRODUCE, FETCH, REQUEST = (
     QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE,
 )  # fmt: skip
 ALICE, USERS, PAIR = Entity("alice"), Entity(DEFAULT), Entity("alice", "etl")
+NO_LIMIT = RuleLimit(None)
+FIVE, SIX = RuleLimit(5.0, 3, "users/alice", 1), RuleLimit(6.0, 3, "users/alice", 2)
 
 
 def govern(rules: RuleBook, quota_type: QuotaType, user: str, client_id: str, time_ms: int) -> Governed:
@@ -43,8 +45,8 @@ def test_before_between_and_after_edits() -> None:
     alone, alices = Bucket("", "etl"), Bucket("alice", "")
     assert found == [
         Governed(alone, Governing(None, 0, 100), None, None, None),
-        Governed(alices, Governing(5.0, 100, 200), 3, "users/alice", 1),
-        Governed(alices, Governing(6.0, 200, 300), 3, "users/alice", 2),
+        Governed(alices, Governing(5.0, 100, 200, before=NO_LIMIT, after=SIX), 3, "users/alice", 1),
+        Governed(alices, Governing(6.0, 200, 300, before=FIVE, after=NO_LIMIT), 3, "users/alice", 2),
         Governed(alone, Governing(None, 300, None), None, None, None),
     ]
 
@@ -52,13 +54,15 @@ def test_before_between_and_after_edits() -> None:
 def test_an_edit_at_a_more_specific_level_ends_the_validity() -> None:
     rules = book((USERS, PRODUCE, 5.0, 100), (PAIR, PRODUCE, 6.0, 200))
     assert govern(rules, QuotaType.PRODUCE, "alice", "etl", 150) == Governed(
-        Bucket("alice", ""), Governing(5.0, 100, 200), 6, "users/<default>", 1
+        Bucket("alice", ""), Governing(5.0, 100, 200, before=NO_LIMIT), 6, "users/<default>", 1
     )
     assert govern(rules, QuotaType.PRODUCE, "alice", "etl", 200) == Governed(
-        Bucket("alice", "etl"), Governing(6.0, 200, None), 1, "users/alice/clients/etl", 2
+        Bucket("alice", "etl"), Governing(6.0, 200, None, before=NO_LIMIT), 1, "users/alice/clients/etl", 2
     )
     # Another client id never looks at the pair.
-    assert govern(rules, QuotaType.PRODUCE, "alice", "x", 150).governing == Governing(5.0, 100, None)
+    assert govern(rules, QuotaType.PRODUCE, "alice", "x", 150).governing == Governing(
+        5.0, 100, before=NO_LIMIT
+    )
 
 
 def test_a_request_quota_at_any_level_is_seen() -> None:
@@ -98,7 +102,9 @@ def test_an_answer_knows_how_long_it_holds() -> None:
 def test_the_apply_lag_moves_the_edge() -> None:
     rules = book((ALICE, PRODUCE, 5.0, 100), lag_ms=95)
     assert govern(rules, QuotaType.PRODUCE, "alice", "", 194).governing == Governing(None, 0, 195)
-    assert govern(rules, QuotaType.PRODUCE, "alice", "", 195).governing == Governing(5.0, 195, None)
+    assert govern(rules, QuotaType.PRODUCE, "alice", "", 195).governing == Governing(
+        5.0, 195, before=NO_LIMIT
+    )
 
 
 NAMES = st.sampled_from(["a", "b", "c", ""])
@@ -140,10 +146,12 @@ def test_what_a_poll_found_can_be_relied_on_from_that_poll_on() -> None:
         QuotaChange(ALICE, PRODUCE, 5.0, None, 100, 150, 150),
     ]
     found = govern(RuleBook(stretches(changes)), QuotaType.PRODUCE, "alice", "etl", 120)
-    assert found.governing == Governing(5.0, 100, None)
-    assert found.relied_on == Governing(5.0, 150, None)
+    nine = RuleLimit(9.0, 6, "users/<default>", 30)
+    assert found.governing == Governing(5.0, 100, before=nine)
+    assert found.relied_on == Governing(5.0, 150, before=nine)
     before = govern(RuleBook(stretches(changes)), QuotaType.PRODUCE, "alice", "etl", 99)
-    assert before.relied_on == Governing(9.0, 30, 100)
+    five = RuleLimit(5.0, 3, "users/alice", 150)
+    assert before.relied_on == Governing(9.0, 30, 100, before=NO_LIMIT, after=five)
 
 
 @settings(deadline=None, print_blob=True, max_examples=200)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kquota_spark.model.measure.points import Point, PointKind
 from kquota_spark.model.measure.sampled_rate import RateConfig
 from kquota_spark.model.replay.agreement import Agreement
-from kquota_spark.model.replay.causes import Cause, Governing
+from kquota_spark.model.replay.causes import Cause, Governing, RuleLimit
 from kquota_spark.model.replay.decision import Decision, Stretch, judge_bucket
 from kquota_spark.model.replay.replay import BucketReplay, Outcome, Verdict
 
@@ -52,6 +53,51 @@ def test_an_edit_within_a_second_makes_two_stretches_that_are_uncertain() -> Non
         )
     ]  # fmt: skip
     assert not found[0].is_certain
+
+
+def test_the_throttle_of_a_cut_shows_that_the_cut_was_in_force() -> None:
+    # By the rules table the cut came 1 ms after the request. 8,000 B in 10,000 ms are 80 % of 1,000 B/s: no throttle.
+    # Under 500 B/s: 8,000 / 500 s of quota - 10 s = 6,000 ms, which the broker logged, but for 40 ms.
+    cut = RuleLimit(500.0, 3, "users/alice", 2)
+    before = Governing(1_000.0, 0, S + 401, after=cut)
+    (found,) = folded(stretch(0, point(400, 8_000, 5_960), governing=before))
+    assert (found.limit_per_s, found.level, found.rule, found.rule_version) == cut
+    assert (found.rate_per_s, found.quota_used_percent) == (800.0, 160.0)
+    # The verdict is still that of the rules table, and uncertain: the answer is no evidence for its own verdict.
+    assert (found.throttled_requests, found.observed_total_throttle_ms) == (0, 5_960)
+    assert (found.agreement.uncertain, found.agreement.uncertain_wrong) == (1, 1)
+
+
+def test_a_request_that_a_cut_would_have_throttled_was_under_the_limit_before_it() -> None:
+    # The cut holds from 400 ms. At 401 ms it would throttle for 6,000 ms, but the log has no throttle.
+    raised = RuleLimit(1_000.0, 7, "clients/etl", 1)
+    after = Governing(500.0, S + 400, before=raised)
+    (found,) = folded(stretch(0, point(401, 8_000), governing=after, version=2))
+    assert (found.limit_per_s, found.rule_version, found.quota_used_percent) == (1_000.0, 1, 80.0)
+
+
+CUT_IN_1_MS = Governing(1_000.0, 0, S + 401, after=RuleLimit(500.0))
+
+
+@pytest.mark.parametrize(
+    ("observed_ms", "governing"),
+    [
+        pytest.param(5_899, CUT_IN_1_MS, id="101 ms off"),
+        pytest.param(100, CUT_IN_1_MS, id="fits the limit of the rules table"),
+        pytest.param(6_000, CUT_IN_1_MS._replace(valid_to_ms=S + 1_000), id="the edit is in the next second"),
+        pytest.param(6_000, CUT_IN_1_MS._replace(after=None), id="the other limit is unknown"),
+        pytest.param(
+            6_000, CUT_IN_1_MS._replace(valid_from_ms=S + 300, before=RuleLimit(502.0)), id="both others fit"
+        ),
+        pytest.param(6_000, CUT_IN_1_MS._replace(has_request_quota=True), id="perhaps of another quota"),
+        pytest.param(6_000, CUT_IN_1_MS._replace(gaps=((S, S + 500),)), id="the window is unknown"),
+    ],
+)
+def test_a_throttle_that_shows_no_other_limit_leaves_that_of_the_rules(
+    observed_ms: int, governing: Governing
+) -> None:
+    (found,) = folded(stretch(0, point(400, 8_000, observed_ms), governing=governing))
+    assert (found.limit_per_s, found.rule) == (1_000.0, "clients/etl")
 
 
 def test_the_worst_request_gives_rate_limit_and_rule() -> None:
