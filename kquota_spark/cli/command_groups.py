@@ -43,8 +43,8 @@ class Command(NamedTuple):
 
 _HEADINGS = ("look", "quotas", "judge", "run", "enforce", "cluster")
 _ORDER = (
-    "try", "status", "top", "throttled", "timeline", "violations", "decisions", "usage", "report", "tables", "serve",
-    "exporter",
+    "try", "status", "top", "throttled", "timeline", "violations", "decisions", "usage", "connections", "report",
+    "tables", "serve", "exporter",
     "resolve", "explain", "tree", "describe", "alter", "import", "export", "diff", "drift", "kfk", "context",
     "agreement", "findings", "doctor", "replay", "whatif",
     "audit", "ship", "collect", "watch", "notify", "backfill", "restate", "maintain", "help", "completion",
