@@ -1,4 +1,5 @@
 """Commands that read the tables.
 
-In reading order: try_sample, throttled, violations, decisions, usage, timeline, report, declared_tables, exporter.
+In reading order: try_sample, throttled, violations, decisions, usage, connections, timeline, report, declared_tables,
+exporter.
 """

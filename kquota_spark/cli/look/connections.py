@@ -6,6 +6,7 @@ A client with several connections waits on all of them at once. Its total delay 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 
 from kquota_spark.cli.options import (
     TIME_FORMS,
@@ -93,10 +94,10 @@ def _find(asked: Asked) -> Found:
     found, has_more = limited(asked.tables, _SQL.format(where=where.sql), where.values, asked.limit)
     rows = found.dicts()
     with_day = bool(rows) and spans_days([{"ms": rows[0]["from_ms"]}, {"ms": rows[0]["to_ms"]}], "ms")
-    times = [
-        Shown(title, lambda row, name=name: clock_time(row[name], with_day=with_day), rank=rank)
-        for name, title, rank in (("first_ms", "first seen", 6), ("last_ms", "last seen", 5))
-    ]
+    times = (
+        Shown("first seen", lambda row: clock_time(row["first_ms"], with_day=with_day), rank=6),
+        Shown("last seen", lambda row: clock_time(row["last_ms"], with_day=with_day), rank=5),
+    )
     footer = _footer(rows, has_more=has_more) + _left_out(asked) if rows else ""
     return Found(
         found.columns[:-_OF_ALL],
@@ -108,7 +109,7 @@ def _find(asked: Asked) -> Found:
     )
 
 
-def _footer(rows: list[Row], *, has_more: bool) -> str:
+def _footer(rows: Sequence[Row], *, has_more: bool) -> str:
     of_all = rows[0]
     more = f", {len(rows):,} shown: --limit 0 shows all" if has_more else ""
     span_ms, delay_ms = of_all["to_ms"] - of_all["from_ms"], of_all["delay_of_all_ms"]

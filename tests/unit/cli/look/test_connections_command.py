@@ -104,7 +104,7 @@ def test_no_rows_and_an_empty_period_are_one_line(tables: Path, capsys: pytest.C
 
 
 def test_requests_without_a_row_are_counted(tables: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    none = {"user": None, "client_id": None, "connection": None, "correlation_id": None}
+    none: dict[str, Any] = {"user": None, "client_id": None, "connection": None, "correlation_id": None}
     write_table(tables, "requests", request(9, kind="left_out", lines=1_234, first_offset=5, **none))
     _, out, _ = run(capsys, tables)
     assert "without requests that have no row of their own (tables.requests): 1,234" in " ".join(out.split())
