@@ -18,6 +18,7 @@ from kquota_spark.errors import UserError
 from kquota_spark.kafka.broker_checks import kafka_checks
 from kquota_spark.kafka.log_topic_checks import Consumed, Place
 from kquota_spark.process.check import Check, fail, failed, java_check, ok, warn
+from kquota_spark.process.extras import install_text
 from kquota_spark.process.listeners import require_listener
 from kquota_spark.store.reading import open_tables
 
@@ -55,7 +56,7 @@ def before_checks(settings: Settings, now_ms: int) -> Iterator[Check]:
 def _spark() -> Check:
     # Found, not imported: an import takes a second, and nothing of pyspark is needed here.
     if importlib.util.find_spec("pyspark") is None:
-        advice = "pip install kquota-spark[spark] where spark-submit runs"
+        advice = f"where the audit runs: {install_text('spark')}"
         return warn("Spark", "pyspark is not installed here", advice)
     return ok("Spark", "pyspark is installed")
 

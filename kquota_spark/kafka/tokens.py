@@ -23,6 +23,7 @@ from urllib.parse import urlencode
 from kquota_spark.errors import UnreachableError, UserError
 from kquota_spark.kafka.client_properties import MSK_IAM, OAUTHBEARER, TokenLogin, mechanism, token_login
 from kquota_spark.process.clock import now_ms
+from kquota_spark.process.extras import install_text
 from kquota_spark.process.no_redirects import NoRedirect, basic_login
 
 _TIMEOUT_S = 5.0
@@ -198,7 +199,7 @@ def _signed(region: str) -> Token:
         from botocore.exceptions import BotoCoreError
     except ImportError as error:
         raise UserError(
-            f"sasl.mechanism {MSK_IAM} needs aws-msk-iam-sasl-signer-python: pip install 'kquota-spark[msk]'"
+            f"sasl.mechanism {MSK_IAM} needs aws-msk-iam-sasl-signer-python: {install_text('msk')}"
         ) from error
     try:
         return Token(*MSKAuthTokenProvider.generate_auth_token(region))

@@ -8,6 +8,7 @@ import signal
 from kquota_spark.cli.look.exporter import port_argument
 from kquota_spark.cli.options import SettingsPlace, add_settings_options, settings_of
 from kquota_spark.errors import UserError
+from kquota_spark.process.extras import install_text
 from kquota_spark.process.notices import said_by
 
 COMMANDS = {
@@ -61,7 +62,7 @@ def run_serve(options: argparse.Namespace) -> int:
         from kquota_spark.cli.serve.app import app_of
         from kquota_spark.cli.serve.contents import Contents
     except ModuleNotFoundError as error:
-        raise UserError(f"serve needs the package {error.name}: pip install 'kquota-spark[serve]'") from error
+        raise UserError(f"serve needs the package {error.name}: {install_text('serve')}") from error
     contents = Contents(settings, SettingsPlace(options.config, options.tables))
     try:
         server = create_server(

@@ -29,6 +29,7 @@ from kquota_spark.embedded.setup.ivy import retrieve
 from kquota_spark.embedded.setup.java import find_java
 from kquota_spark.embedded.setup.sums import check_sums, parse_sums, read_sums, sums_of, write_sums
 from kquota_spark.errors import UserError
+from kquota_spark.process.extras import install_text
 
 CONF = Path(__file__).parents[2] / "conf"
 """The folder `conf` of the package, which is a link to that of the checkout."""
@@ -225,9 +226,7 @@ def pyspark_jars() -> Path:
     # find_spec of a top-level package does not import it: importing pyspark takes seconds.
     spec = importlib.util.find_spec("pyspark")
     if spec is None or not spec.submodule_search_locations:
-        raise UserError(
-            "PySpark is needed to fetch the jars and is not installed: pip install 'kquota-spark[spark]'"
-        )
+        raise UserError(f"PySpark is needed to fetch the jars and is not installed: {install_text('spark')}")
     return Path(next(iter(spec.submodule_search_locations))) / "jars"
 
 

@@ -13,6 +13,7 @@ from kquota_spark.embedded.setup.jars import (
     pyspark_jars,
 )
 from kquota_spark.errors import UserError
+from kquota_spark.process.extras import install_text
 
 
 def prepare_spark(command: str) -> None:
@@ -24,7 +25,7 @@ def prepare_spark(command: str) -> None:
         UserError: PySpark or Java is missing, or the jars cannot be fetched.
     """
     if find_spec("pyspark") is None:
-        raise UserError(f"{command} needs Spark: pip install 'kquota-spark[spark]'")
+        raise UserError(f"{command} needs Spark: {install_text('spark')}")
     if "PYSPARK_GATEWAY_PORT" in os.environ or "SPARK_HOME" in os.environ:
         return
     directory = pyspark_jars()

@@ -60,7 +60,10 @@ def test_the_sample_is_judged_from_the_wheel(installed: Installed) -> None:
 
 @pytest.mark.parametrize("command", ["audit", "demo"])
 def test_without_the_extra_commands_of_spark_say_how_to_get_it(installed: Installed, command: str) -> None:
-    said = f"{command} needs Spark: pip install 'kquota-spark[spark]'"
+    said = (
+        f"{command} needs Spark: in a checkout pip install '.[spark]', "
+        "else pip install 'WHEEL[spark]' with the wheel's path"
+    )
     code, out, err = installed.run("kquota", command)
     assert (code, out, err.splitlines()) == (1, "", [f"{'demo' if command == 'demo' else 'kquota'}: {said}"])
     assert [*installed.work.iterdir()] == []

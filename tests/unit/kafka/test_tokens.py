@@ -126,7 +126,8 @@ def test_msk_iam_without_a_region_a_library_or_credentials_is_one_line(
     )
     monkeypatch.setitem(__import__("sys").modules, "aws_msk_iam_sasl_signer", None)
     assert _msk_problem() == (
-        "sasl.mechanism AWS_MSK_IAM needs aws-msk-iam-sasl-signer-python: pip install 'kquota-spark[msk]'"
+        "sasl.mechanism AWS_MSK_IAM needs aws-msk-iam-sasl-signer-python: in a checkout pip install '.[msk]', "
+        "else pip install 'WHEEL[msk]' with the wheel's path"
     )
 
 
