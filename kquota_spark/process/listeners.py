@@ -8,11 +8,29 @@ import socket
 import threading
 import time
 
-from kquota_spark.errors import UnreachableError
+from kquota_spark.errors import UnreachableError, UserError
 
 _WITHIN_S = 1.5
 _ADDRESS = re.compile(r"(?:[A-Z_]+://)?(?:\[([^\]]+)\]|([^:/\[\]]+)):([0-9]{1,5})")
+_HOST = re.compile(r"\[[^\]]+\]|[^:/\[\]]+")
 _CHROOT = re.compile(r"(?<![:/])/.*")
+
+
+def require_ports(servers: str, named: str) -> None:
+    """Check that each Kafka server has a port, before a library waits for a server that it cannot find.
+
+    Args:
+        servers: `host:port,host:port`.
+        named: the setting or option that holds the address, for the error.
+
+    Raises:
+        UserError: a server has no port, or an address is not `host:port`.
+    """
+    for server in map(str.strip, servers.split(",")):
+        if _HOST.fullmatch(server):
+            raise UserError(f"{named}: {server}: no port, e.g. {server}:9092")
+        if _ADDRESS.fullmatch(server) is None:
+            raise UserError(f"{named}: {servers!r}, expected host:port,host:port")
 
 
 def require_listener(what: str, servers: str, named: str) -> None:

@@ -24,7 +24,7 @@ from kquota_spark.errors import UserError
 from kquota_spark.formats.text.escape import terminal_text
 from kquota_spark.kafka.client_properties import read_properties
 from kquota_spark.kafka.quota_admin import Named
-from kquota_spark.process.listeners import require_listener
+from kquota_spark.process.listeners import require_listener, require_ports
 from kquota_spark.quotas.cluster_quotas import ClusterQuotas
 
 
@@ -221,10 +221,9 @@ def of_brokers(
         named: the option or setting that gave the address, for errors.
 
     Raises:
-        UserError: the address is empty.
+        UserError: a server has no port.
     """
-    if not bootstrap_servers.strip():
-        raise UserError(f"{named.servers}: {bootstrap_servers!r}, expected host:port,host:port")
+    require_ports(bootstrap_servers, named.servers)
     return ClusterAddress(quotas, named, bootstrap_servers, properties)
 
 

@@ -16,6 +16,7 @@ from kquota_spark.config.loader import load_settings
 from kquota_spark.errors import UserError
 from kquota_spark.formats.text.escape import terminal_text
 from kquota_spark.kafka.client_properties import read_properties
+from kquota_spark.process.listeners import require_ports
 
 COMMANDS = {
     "context": ("quotas", "saved connections to clusters: addresses and paths, never a secret"),
@@ -78,6 +79,8 @@ def run_add(options: argparse.Namespace) -> int:
         read_properties(options.command_config)
     if options.config is not None:
         load_settings(options.config)
+    if options.bootstrap_server.strip():
+        require_ports(options.bootstrap_server, "--bootstrap-server")
     context = Context(
         bootstrap_server=options.bootstrap_server,
         command_config=_absolute(options.command_config),

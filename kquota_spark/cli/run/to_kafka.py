@@ -9,6 +9,7 @@ from kquota_spark.cli.options import add_config_option, settings_of
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.process.clock import now_ms
+from kquota_spark.process.listeners import require_ports
 from kquota_spark.process.notices import said_by
 
 COMMANDS = {
@@ -82,6 +83,7 @@ def _settings(options: argparse.Namespace) -> Settings:
     settings = settings_of(options, "kafka", "ship")
     kafka = settings.kafka
     if options.bootstrap_server:
+        require_ports(options.bootstrap_server, "--bootstrap-server")
         kafka = kafka.changed(bootstrap_servers=options.bootstrap_server)
     if options.topic:
         kafka = kafka.changed(topic=options.topic, topics=(), topic_pattern="")
