@@ -12,10 +12,11 @@ from typing import Any
 
 from kquota_spark.config.settings import Broker, Settings
 from kquota_spark.errors import UnreachableError, UserError
+from kquota_spark.kafka.advised_topic import STAMP
 from kquota_spark.kafka.client_properties import python_names
 from kquota_spark.kafka.clients import connection, overheard, python_admin, python_errors, refused_login
 from kquota_spark.kafka.log_topic_checks import Consumed, Place, arrival_checks
-from kquota_spark.kafka.questions import STAMP, missing_jmx_topic, missing_topics, stamp_command
+from kquota_spark.kafka.questions import missing_jmx_topic, missing_topics, stamp_command
 from kquota_spark.model.measure.sampled_rate import RingVariant
 from kquota_spark.process.check import Check, fail, failed, ok, warn
 
@@ -73,7 +74,7 @@ def _answered_checks(
         if not settings.kafka.has_log:
             return checks
         checks += [_request_logger(admin, broker_id) for broker_id in brokers]
-        missing = missing_topics(settings, existing)
+        missing = missing_topics(settings, existing, len(brokers))
         if missing is not None:
             return [*checks, fail("log topic", *missing)]
         topics = settings.kafka.log_topics(existing)
@@ -88,8 +89,12 @@ def _answered_checks(
 
 
 @contextmanager
-def asking(settings: Settings) -> Iterator[Any]:
+def asking(settings: Settings, login: str = "kafka.options") -> Iterator[Any]:
     """kafka-python's admin client, open within the block; it raises its own errors.
+
+    Args:
+        settings: address and login.
+        login: name of the setting or option that gave the login, for errors.
 
     Raises:
         UserError: the brokers refuse the login, or there is no token for it.
@@ -111,7 +116,7 @@ def asking(settings: Settings) -> Iterator[Any]:
             with closing(client):
                 yield client
     except SaslAuthenticationFailedError as error:
-        raise refused_login(kafka.bootstrap_servers, kafka.options, "kafka.options") from error
+        raise refused_login(kafka.bootstrap_servers, kafka.options, login) from error
 
 
 def _version(admin: Any, broker_id: int, expected: Broker) -> Check:

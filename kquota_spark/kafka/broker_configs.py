@@ -87,15 +87,20 @@ class BrokerConfigs(Polling):
 def asked_brokers(settings: Settings) -> list[BrokerConfig]:
     """The settings that each broker of the cluster reports; errors are kafka-python's own."""
     with asking(settings) as admin:
-        found = []
-        for broker_id in sorted(int(broker["broker_id"]) for broker in admin.describe_cluster()["brokers"]):
-            offered = admin.get_broker_version_data(broker_id)
-            of_broker = entries(admin, "BROKER", str(broker_id), KAFKA_KEYS)
-            speaks_like = ".".join(map(str, offered.broker_version[:2]))
-            # Only brokers with ZooKeeper offer this request between brokers.
-            has_zookeeper = _UPDATE_METADATA in (offered.api_versions or {})
-            found.append(described_config(broker_id, of_broker, speaks_like, has_zookeeper=has_zookeeper))
-        return found
+        return described_brokers(admin)
+
+
+def described_brokers(admin: Any) -> list[BrokerConfig]:
+    """The settings that each broker reports, by id; `admin` is an open `KafkaAdminClient`."""
+    found = []
+    for broker_id in sorted(int(broker["broker_id"]) for broker in admin.describe_cluster()["brokers"]):
+        offered = admin.get_broker_version_data(broker_id)
+        of_broker = entries(admin, "BROKER", str(broker_id), KAFKA_KEYS)
+        speaks_like = ".".join(map(str, offered.broker_version[:2]))
+        # Only brokers with ZooKeeper offer this request between brokers.
+        has_zookeeper = _UPDATE_METADATA in (offered.api_versions or {})
+        found.append(described_config(broker_id, of_broker, speaks_like, has_zookeeper=has_zookeeper))
+    return found
 
 
 def config_checks(configs: Iterable[BrokerConfig], settings: Settings) -> list[Check]:

@@ -11,6 +11,7 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.formats.messages.messages import MessageFormat
 from kquota_spark.kafka import clients as kafka_clients
+from kquota_spark.kafka.advised_topic import STAMP, topic_command
 from kquota_spark.kafka.client_properties import is_for_java_only
 
 if TYPE_CHECKING:
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-STAMP = "message.timestamp.type"
-"""The setting of a topic that decides which clock stamps its messages: Kafka's or the producer's."""
 _TIMEOUT_S = 15.0
 _OFFSETS_S = 5.0
 
@@ -36,8 +35,9 @@ def require_topics(settings: Settings) -> None:
     if is_for_java_only(kafka.options):
         return  # only Spark's Java client can use these options; it reports errors itself
     client = admin_client(settings)
-    existing = asked_topics(client, settings)
-    missing = missing_topics(settings, existing) or missing_jmx_topic(settings, existing)
+    found = _asked_metadata(client, settings)
+    existing, brokers = found.topics, len(found.brokers)
+    missing = missing_topics(settings, existing, brokers) or missing_jmx_topic(settings, existing)
     if missing:
         raise UserError(f"{missing[0]} on {kafka.bootstrap_servers}: {missing[1]}")
     if not kafka.allow_create_time:
@@ -86,10 +86,15 @@ def _asked_stamps(client: AdminClient, topics: Iterable[str]) -> Mapping[str, st
     return found
 
 
-def missing_topics(settings: Settings, existing: Collection[str]) -> tuple[str, str] | None:
+def missing_topics(settings: Settings, existing: Collection[str], brokers: int) -> tuple[str, str] | None:
     """Which log topics are missing, and what to do about it; None if all exist.
 
     A topic that may not be described counts as missing: Kafka does not distinguish the two.
+
+    Args:
+        settings: name the topics.
+        existing: the topics of the cluster.
+        brokers: how many brokers it has.
     """
     kafka = settings.kafka
     if kafka.topic_pattern:
@@ -102,7 +107,7 @@ def missing_topics(settings: Settings, existing: Collection[str]) -> tuple[str, 
     is_one = len(missing) == 1
     key = "kafka.topics" if kafka.topics else "kafka.topic"
     these = "it" if is_one else "them"
-    create = f"create {these} (kafka-topics.sh --create --topic {missing[0]} --config {STAMP}=LogAppendTime)"
+    create = f"create {these} ({topic_command(kafka.bootstrap_servers, missing[0], brokers)})"
     return (
         f"topic{'' if is_one else 's'} {', '.join(missing)} {'does' if is_one else 'do'} not exist",
         f"{create}, grant Read on {these} to the user of kafka.options, or check {key}",
@@ -151,14 +156,19 @@ def asked_topics(client: AdminClient, settings: Settings) -> Mapping[str, Any]:
     Raises:
         UserError: Kafka does not answer.
     """
+    found: Mapping[str, Any] = _asked_metadata(client, settings).topics
+    return found
+
+
+def _asked_metadata(client: AdminClient, settings: Settings) -> Any:
+    """Brokers and topics of the cluster; see `asked_topics`."""
     with kafka_clients.kafka_errors(
         lambda reason: UserError(
             f"Kafka at {settings.kafka.bootstrap_servers} did not answer within {_TIMEOUT_S:.0f} s "
             f"({reason.str()}): check kafka.bootstrap_servers and kafka.options"
         )
     ):
-        found: Mapping[str, Any] = client.list_topics(timeout=_TIMEOUT_S).topics
-    return found
+        return client.list_topics(timeout=_TIMEOUT_S)
 
 
 def first_offsets(settings: Settings, places: Iterable[tuple[str, int]]) -> Mapping[tuple[str, int], int]:

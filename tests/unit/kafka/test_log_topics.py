@@ -15,8 +15,11 @@ from kquota_spark.ship.shipper import Shipper
 EXISTING = ["log-1", "log-2", "log-2-old", "other", "xlog-1"]
 SEVERAL = Kafka(topics=("log-2", "log-9"))
 PATTERN = Kafka(topic_pattern=r"log-\d")
-BY_KAFKA = "--config message.timestamp.type=LogAppendTime"
-CREATE, GRANT = "kafka-topics.sh --create --topic", "grant Read on {} to the user of kafka.options"
+CREATE = (
+    "kafka-topics.sh --bootstrap-server localhost:9092 --create --topic {} --partitions 6 --replication-factor {} "
+    "--config retention.ms=86400000 --config cleanup.policy=delete --config message.timestamp.type=LogAppendTime"
+)
+GRANT = "grant Read on {} to the user of kafka.options"
 
 
 def test_spark_is_told_the_topics() -> None:
@@ -41,14 +44,14 @@ def test_a_pattern_is_for_whole_names_and_names_are_not_patterns() -> None:
             Kafka(),
             (
                 "topic kquota.request-log does not exist",
-                f"create it ({CREATE} kquota.request-log {BY_KAFKA}), {GRANT.format('it')}, or check kafka.topic",
+                f"create it ({CREATE.format('kquota.request-log', 2)}), {GRANT.format('it')}, or check kafka.topic",
             ),
         ),
         (
             Kafka(topics=("log-1", "log-8", "log-9")),
             (
                 "topics log-8, log-9 do not exist",
-                f"create them ({CREATE} log-8 {BY_KAFKA}), {GRANT.format('them')}, or check kafka.topics",
+                f"create them ({CREATE.format('log-8', 2)}), {GRANT.format('them')}, or check kafka.topics",
             ),
         ),
         (
@@ -58,7 +61,7 @@ def test_a_pattern_is_for_whole_names_and_names_are_not_patterns() -> None:
     ],
 )
 def test_what_is_missing_and_what_to_do(kafka: Kafka, missing: tuple[str, str] | None) -> None:
-    assert missing_topics(Settings(kafka=kafka), EXISTING) == missing
+    assert missing_topics(Settings(kafka=kafka), EXISTING, brokers=2) == missing
 
 
 def test_a_topic_that_hosts_stamp_is_refused() -> None:
