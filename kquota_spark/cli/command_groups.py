@@ -47,7 +47,7 @@ _ORDER = (
     "tables", "serve", "exporter",
     "resolve", "explain", "tree", "describe", "alter", "import", "export", "diff", "drift", "kfk", "context",
     "agreement", "findings", "doctor", "replay", "whatif",
-    "audit", "ship", "collect", "watch", "notify", "backfill", "restate", "maintain", "help", "completion",
+    "init", "audit", "ship", "collect", "watch", "notify", "backfill", "restate", "maintain", "help", "completion",
     "enforce", "override", "exempt", "freeze", "unfreeze", "quotas", "cluster", "demo",
 )  # fmt: skip
 """The order of the commands below their headings; other commands follow by name."""

@@ -1,4 +1,4 @@
 """Commands that run a part of the product.
 
-In reading order: audit, cluster, demo, notify, past, to_kafka, topics, watch.
+In reading order: audit, cluster, demo, init, notify, past, to_kafka, topics, watch.
 """

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kquota_spark.cli.exit_codes import DONE, ERROR
-from kquota_spark.cli.options import add_form_option
+from kquota_spark.cli.options import DEFAULT_CONFIG, add_form_option
 from kquota_spark.cli.text.render import print_answer
 from kquota_spark.embedded import detached
 from kquota_spark.embedded.setup.jars import ensure_jars
@@ -52,7 +53,16 @@ def run_up(options: argparse.Namespace) -> int:
     cluster, started = detached.up(options.dir, options.brokers, is_kraft=options.kraft)
     print("up" if started else "already up")
     _print_addresses(cluster)
+    print(f"next              {_next(cluster)}")
     return 0
+
+
+def _next(cluster: Cluster) -> str:
+    """The command that writes settings for the cluster, in a file that does not exist."""
+    command = f"kquota init --bootstrap-server {cluster.bootstrap_servers} --yes"
+    if not DEFAULT_CONFIG.exists():
+        return command
+    return f"{command} --config {shlex.quote(str(cluster.directory / 'kquota.yaml'))}"
 
 
 def run_down(options: argparse.Namespace) -> int:

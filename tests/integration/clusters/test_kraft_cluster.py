@@ -85,6 +85,8 @@ def test_detached_it_comes_back_as_what_it_was_with_its_data(
         assert first is not None
         assert capsys.readouterr().out == (
             f"up\nbootstrap.servers {first.bootstrap_servers}\nrequest log       {first.brokers[0].request_log}\n"
+            f"next              kquota init --bootstrap-server {first.bootstrap_servers} --yes "
+            f"--config {tmp_path}/kquota.yaml\n"
         )
         create_topics(first, {"orders": 1})
         assert kquota(["cluster", "status", "--output", "yaml", "--dir", str(tmp_path)]) == 0

@@ -96,6 +96,26 @@ def test_no_server_is_not_a_server_that_does_not_answer(
     assert capsys.readouterr() == ("", f"kquota: {problem}\n")
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("resolve",),
+        ("explain", "--user", "a"),
+        ("describe",),
+        ("alter", "--user", "a", "--add", "producer_byte_rate=1"),
+        ("context", "add", "c"),
+        ("ship", "--file", "1=x"),
+        ("init",),
+    ],
+)
+def test_a_missing_port_is_one_line_at_once(
+    command: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*command, "--bootstrap-server", "a:9092,localhost"]) == 1
+    problem = "--bootstrap-server: localhost: no port, e.g. localhost:9092"
+    assert capsys.readouterr() == ("", f"kquota: {problem}\n")
+
+
 @pytest.mark.parametrize("command", ["resolve", "explain"])
 @pytest.mark.parametrize("option", ["--user", "--client-id"])
 def test_a_name_that_is_not_utf_8_is_refused(
