@@ -1,26 +1,12 @@
-"""The text of a first settings file, from what the brokers of a cluster report.
-
-Secrets are not written: the file names an environment variable for each.
-"""
+"""The text of a first settings file, from what the brokers of a cluster report."""
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 
 from kquota_spark.model.measure.broker_config import BrokerConfig
 
-_PLAIN = frozenset((
-    "security.protocol", "sasl.mechanism", "sasl.mechanisms", "sasl.username", "sasl.kerberos.service.name",
-    "sasl.oauthbearer.token.endpoint.url", "sasl.oauthbearer.client.id", "sasl.oauthbearer.scope",
-    "sasl.oauthbearer.method", "sasl.client.callback.handler.class", "sasl.login.callback.handler.class",
-    "https.ca.location", "ssl.ca.location", "ssl.certificate.location", "ssl.key.location",
-    "ssl.truststore.location", "ssl.truststore.type", "ssl.keystore.location", "ssl.keystore.type",
-    "ssl.endpoint.identification.algorithm",
-))  # fmt: skip
-"""Properties of a connection that hold no secret."""
-_SECRET = re.compile(r"(sasl|ssl)\..*(password|secret|jaas|\.key$|certificate)")
 _COMMENTS_AT = 46
 _WINDOWS = ("quota_window_num", "quota_window_size_seconds")
 _WRITTEN = (
@@ -32,28 +18,6 @@ _WRITTEN = (
     ("quota_consumer_default", "quota.consumer.default"),
 )
 """Keys of `broker`, with their comments."""
-
-
-def connection_settings(properties: Mapping[str, str]) -> dict[str, str]:
-    """The properties of a login for a settings file; a secret is `${NAME}` of an environment variable.
-
-    Properties that do not concern the connection are left out: every client here has its own.
-
-    Args:
-        properties: as in a file for --command-config.
-    """
-    found = {}
-    for name, value in properties.items():
-        if name in _PLAIN:
-            found[name] = value
-        elif _SECRET.match(name):
-            found[name] = f"${{{_variable(name)}}}"
-    return found
-
-
-def secret_variables(properties: Mapping[str, str]) -> list[str]:
-    """The environment variables that `connection_settings` names for these properties."""
-    return [_variable(name) for name in connection_settings(properties) if name not in _PLAIN]
 
 
 def first_settings(
@@ -74,7 +38,7 @@ def first_settings(
         tables: root of the tables.
         checkpoints: root of the checkpoints.
         topic: the topic of the request log.
-        options: login of the clients, from `connection_settings`.
+        options: login of the clients, see `client_properties.settings_options`.
         brokers: what each broker reports.
     """
     lines = [
@@ -141,7 +105,3 @@ def _of_brokers(brokers: Sequence[BrokerConfig]) -> list[str]:
 def _line(key: str, value: str | int | None, comment: str) -> str:
     shown = "" if value is None else f" {json.dumps(value)}"
     return f"{key}:{shown}".ljust(_COMMENTS_AT) + f" # {comment}"
-
-
-def _variable(name: str) -> str:
-    return "KQUOTA_" + re.sub(r"\W", "_", name).upper()

@@ -63,6 +63,15 @@ _LOGIN_MODULES = {
 Empty for mechanisms without a user name and password.
 """
 
+_PLAIN = PYTHON_NAMES.keys() - {"sasl.password", "ssl.key.password"} | {
+    "sasl.oauthbearer.method", "sasl.oauthbearer.client.id", "sasl.oauthbearer.scope", _TOKEN_CA, _ENDPOINT,
+    "sasl.client.callback.handler.class", "sasl.login.callback.handler.class",
+    "ssl.truststore.location", "ssl.truststore.type", "ssl.keystore.location", "ssl.keystore.type",
+    "ssl.endpoint.identification.algorithm",
+}  # fmt: skip
+"""Properties of a connection that hold no secret."""
+_SECRET = re.compile(r"(sasl|ssl)\..*(password|secret|jaas|\.key$|certificate)")
+
 
 @dataclass(frozen=True, slots=True)
 class TokenLogin:
@@ -187,6 +196,46 @@ def java_options(options: Mapping[str, str]) -> dict[str, str]:
         login = f"username={quoted(user)} password={quoted(password)}"
         java["sasl.jaas.config"] = f"org.apache.kafka.common.security.{module} required {login};"
     return java
+
+
+def plain_login(properties: Mapping[str, str]) -> dict[str, str]:
+    """The properties with a user name and a password in place of a JAAS line that has both."""
+    login = jaas_login(properties)
+    if len(login) < 2:
+        return dict(properties)
+    others = {name: value for name, value in properties.items() if name != "sasl.jaas.config"}
+    return others | {f"sasl.{name}": value for name, value in login.items()}
+
+
+def user_name(options: Mapping[str, str]) -> str:
+    """The user that logs in with a password; empty for another login."""
+    return options.get("sasl.username") or jaas_login(options).get("username", "")
+
+
+def settings_options(properties: Mapping[str, str]) -> dict[str, str]:
+    """The login for a settings file: a secret is `${NAME}` of an environment variable.
+
+    Properties that do not concern the connection are left out.
+
+    Args:
+        properties: as in a file for --command-config.
+    """
+    found = {}
+    for name, value in properties.items():
+        if name in _PLAIN:
+            found[name] = value
+        elif _SECRET.match(name):
+            found[name] = f"${{{_variable(name)}}}"
+    return found
+
+
+def secret_variables(properties: Mapping[str, str]) -> list[str]:
+    """The environment variables that `settings_options` names for these properties."""
+    return [_variable(name) for name in settings_options(properties) if name not in _PLAIN]
+
+
+def _variable(name: str) -> str:
+    return "KQUOTA_" + re.sub(r"\W", "_", name).upper()
 
 
 def mechanism(options: Mapping[str, str]) -> str:

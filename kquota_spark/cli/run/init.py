@@ -14,14 +14,20 @@ from kquota_spark.cli.judge.doctor import show_checks
 from kquota_spark.cli.options import DEFAULT_CONFIG, add_form_option
 from kquota_spark.cli.text.page import Page, say
 from kquota_spark.cli.text.render import print_answer
-from kquota_spark.config.first_settings import connection_settings, first_settings, secret_variables
+from kquota_spark.config.first_settings import first_settings
 from kquota_spark.config.loader import load_settings
 from kquota_spark.config.roots import canonical_root
 from kquota_spark.config.settings import Kafka, Settings
 from kquota_spark.errors import UserError
 from kquota_spark.formats.text.escape import terminal_text
 from kquota_spark.kafka.advised_topic import audit_grants, shipper_grants, topic_command
-from kquota_spark.kafka.client_properties import jaas_login, read_properties
+from kquota_spark.kafka.client_properties import (
+    plain_login,
+    read_properties,
+    secret_variables,
+    settings_options,
+    user_name,
+)
 from kquota_spark.process.check import Check, Status
 from kquota_spark.process.clock import now_ms
 from kquota_spark.process.listeners import require_listener, require_ports
@@ -98,7 +104,7 @@ def run_init(options: argparse.Namespace) -> int:
         tables=plan.tables,
         checkpoints=checkpoints_beside(plan.tables),
         topic=kafka.topic,
-        options=connection_settings(kafka.options),
+        options=settings_options(kafka.options),
         brokers=facts.brokers,
     )
     state = "exists" if kafka.topic in facts.topics else "created" if options.yes else "missing"
@@ -124,7 +130,7 @@ def checkpoints_beside(tables: str) -> str:
     if name == "tables":
         return f"{root}{slash}checkpoints"
     # A bucket has no neighbour that is ours.
-    return f"{tables.rstrip('/')}/checkpoints" if root.endswith(":/") else f"{root}{slash}{name}-checkpoints"
+    return f"{root}{slash}{name}/checkpoints" if root.endswith(":/") else f"{root}{slash}{name}-checkpoints"
 
 
 def _plan(options: argparse.Namespace) -> _Plan:
@@ -143,12 +149,9 @@ def _plan(options: argparse.Namespace) -> _Plan:
     except ValueError as error:
         raise UserError(f"--tables: {error}") from error
     properties = {} if options.command_config is None else read_properties(options.command_config)
-    login = jaas_login(properties)
-    if len(login) == 2:
-        del properties["sasl.jaas.config"]
-        properties |= {f"sasl.{name}": value for name, value in login.items()}
+    properties = plain_login(properties)
     kafka = Kafka(bootstrap_servers=options.bootstrap_server, options=properties)
-    user = options.principal or properties.get("sasl.username") or _USER
+    user = options.principal or user_name(properties) or _USER
     return _Plan(options.config, tables, kafka, options.command_config, user.removeprefix("User:"))
 
 
@@ -207,13 +210,13 @@ def _print(answer: dict[str, Any]) -> None:
     page.paragraph("wrote", terminal_text(written))
     if answer["topic_state"] == "missing":
         page.paragraph("topic", f"{answer['topic']} does not exist, and --yes was not given. Create it:")
-        _say(answer["topic_command"])
+        _print_commands(answer["topic_command"])
     else:
         was = "exists, its settings are checked below" if answer["topic_state"] == "exists" else "created"
         page.paragraph("topic", f"{answer['topic']}: {was}")
     if answer["grants"]:
         page.paragraph("rights", "of the audit and the shipper (kquota help rights):")
-        _say(*answer["grants"])
+        _print_commands(*answer["grants"])
     else:
         page.paragraph("rights", "none are needed: the brokers have no authorizer")
     page.paragraph("log", "each broker has to write its request log: kquota help operating, section 1")
@@ -228,12 +231,12 @@ def _print_next(answer: dict[str, Any]) -> None:
             "next", f"set {', '.join(answer['secrets'])}: the file names them, and holds no secret"
         )
     page.paragraph("next", "on the machine of each broker, with its id and its request log:")
-    _say(answer["next"][0])
+    _print_commands(answer["next"][0])
     page.paragraph("then", "on one machine:")
-    _say(*answer["next"][1:])
+    _print_commands(*answer["next"][1:])
 
 
-def _say(*commands: str) -> None:
+def _print_commands(*commands: str) -> None:
     """Print commands for copying, unwrapped."""
     for command in commands:
         say(f"  {terminal_text(command)}")

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from kquota_spark.config.first_settings import connection_settings, first_settings, secret_variables
+from kquota_spark.config.first_settings import first_settings
 from kquota_spark.config.loader import load_settings
 from kquota_spark.config.settings import Settings
+from kquota_spark.kafka.client_properties import secret_variables, settings_options
 from kquota_spark.model.measure.broker_config import BrokerConfig
 
 BROKER = BrokerConfig(
@@ -35,7 +36,7 @@ def text(*brokers: BrokerConfig, **changed: str) -> str:
         "checkpoints": "/data/c",
     }
     return first_settings(
-        **{**places, "topic": "log", **changed}, options=connection_settings(LOGIN), brokers=brokers
+        **{**places, "topic": "log", **changed}, options=settings_options(LOGIN), brokers=brokers
     )
 
 
