@@ -89,7 +89,7 @@ def test_a_login_is_used_and_its_password_is_written_nowhere(
     written = (folder / "conf" / "kquota.yaml").read_text("utf-8")
     assert "canary" not in out + err + written
     assert 'sasl.username: "auditor"' in written and 'sasl.password: "${KQUOTA_SASL_PASSWORD}"' in written
-    assert "set KQUOTA_SASL_PASSWORD" in out
+    assert "first    create the topic" in out and "first    set KQUOTA_SASL_PASSWORD" in out
     assert (
         f"--allow-principal User:auditor --operation DescribeConfigs --cluster --command-config {login}"
         in out

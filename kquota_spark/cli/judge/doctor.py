@@ -80,7 +80,9 @@ def _before(options: argparse.Namespace) -> Iterator[Check]:
         return
     if path is None:
         yield warn(
-            "settings", f"no {DEFAULT_CONFIG}: built-in defaults", "copy conf/kquota.yaml and adapt it"
+            "settings",
+            f"no {DEFAULT_CONFIG}: built-in defaults",
+            "kquota init --bootstrap-server HOST:PORT writes it",
         )
     elif (mistake := _refused_by_serve(settings)) is not None:
         yield fail("settings", f"{path}: {mistake}", "correct the file")

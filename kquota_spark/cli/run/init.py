@@ -226,9 +226,11 @@ def _print(answer: dict[str, Any]) -> None:
 def _print_next(answer: dict[str, Any]) -> None:
     page = Page()
     page.line()
+    if answer["topic_state"] == "missing":
+        page.paragraph("first", "create the topic: the command is above")
     if answer["secrets"]:
         page.paragraph(
-            "next", f"set {', '.join(answer['secrets'])}: the file names them, and holds no secret"
+            "first", f"set {', '.join(answer['secrets'])}: the file names them, and holds no secret"
         )
     page.paragraph("next", "on the machine of each broker, with its id and its request log:")
     _print_commands(answer["next"][0])

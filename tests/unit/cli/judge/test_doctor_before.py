@@ -59,6 +59,17 @@ def test_before_the_first_run_missing_servers_are_findings_in_bounded_time(
     )
 
 
+def test_before_the_first_run_a_folder_without_settings_names_init(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("kquota_spark.doctor.preflight.before_checks", lambda *_: iter(()))
+    assert run("doctor", "--before", "--output", "csv") == 0
+    assert capfd.readouterr().out.splitlines()[1:] == [
+        "warn,settings,no conf/kquota.yaml: built-in defaults,kquota init --bootstrap-server HOST:PORT writes it"
+    ]
+
+
 def test_before_the_first_run_a_wrong_file_is_a_finding_per_problem(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
