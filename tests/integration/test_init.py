@@ -55,6 +55,11 @@ def test_settings_and_topic_are_made_and_pass_the_checks(
     assert (broker.controller_quota_window_num, broker.controller_quota_window_size_seconds) == (11, 1)
     assert {"quota_window_num", "controller_quota_window_num"} <= broker.given
 
+    assert main(["init", "--bootstrap-server", servers, "--config", "shown.yaml"]) == 2
+    shown = capsys.readouterr().out
+    assert f"Create it:\n  {answer['topic_command']}\n" in shown
+    assert "\nfirst    create the topic: the command is above\n" in shown
+
     code, answer = initialised(capsys, "--bootstrap-server", servers, "--yes", "--config", "second.yaml")
     try:
         assert (code, answer["topic_state"]) == (2, "created")
@@ -84,12 +89,12 @@ def test_a_login_is_used_and_its_password_is_written_nowhere(
     login.write_text("".join(f"{name}={value}\n" for name, value in properties.items()), encoding="utf-8")
     servers = sasl_cluster.client_settings("auditor")["bootstrap.servers"]
     options = ("--bootstrap-server", servers, "--command-config", str(login))
-    assert main(["init", *options]) == 2  # no topic
+    assert main(["init", *options]) != 1  # another file may have left a topic, so a check may fail or not
     out, err = capsys.readouterr()
     written = (folder / "conf" / "kquota.yaml").read_text("utf-8")
     assert "canary" not in out + err + written
     assert 'sasl.username: "auditor"' in written and 'sasl.password: "${KQUOTA_SASL_PASSWORD}"' in written
-    assert "first    create the topic" in out and "first    set KQUOTA_SASL_PASSWORD" in out
+    assert "first    set KQUOTA_SASL_PASSWORD" in out
     assert (
         f"--allow-principal User:auditor --operation DescribeConfigs --cluster --command-config {login}"
         in out
