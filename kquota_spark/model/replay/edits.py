@@ -18,6 +18,8 @@ from kquota_spark.model.replay.replay import Verdict
 
 WITHIN_MS = 100
 """Largest difference (ms) between a logged throttle and that of a limit that fits. Busy brokers log that late."""
+WITHIN_SHARE = 0.05
+"""The same as a share of the logged throttle: of a window of 11 s, a sample that began at another time moves 1 s."""
 _MEASURED = (int(PointKind.PRODUCE), int(PointKind.FETCH))
 
 
@@ -42,4 +44,5 @@ def other_limit_in_force(verdict: Verdict) -> RuleLimit | None:
 def _fits(limit_per_s: float | None, verdict: Verdict) -> bool:
     total = verdict.rate_per_s * verdict.window_ms / 1_000
     expected_ms = max(throttle_time_ms(total, verdict.window_ms, limit_per_s), 0)
-    return abs(expected_ms - verdict.point.observed_throttle_ms) <= WITHIN_MS
+    observed_ms = verdict.point.observed_throttle_ms
+    return abs(expected_ms - observed_ms) <= max(WITHIN_MS, WITHIN_SHARE * observed_ms)
