@@ -117,7 +117,8 @@ def test_the_first_screen_shows_the_buckets_and_how_old_they_are(start: Start) -
         r"     1  produce  user bob  +1\.0 MB/s   900 kB/s   90\.0 %         0 ms  ▅{12}", lines[4]
     )
     assert re.fullmatch(
-        r"kquota top  kafka  every 1 s +STALE: newest second 2026-11-21T05:40:59Z, \d+ \w+ ago", lines[0]
+        r"kquota top  kafka  every 1 s +STALE: newest second [\d,]+ \w+ ago \(2026-11-21 05:40:59 UTC\)",
+        lines[0],
     )
     assert lines[1] == "4 buckets; 2 at 80 % or more, 1 over the limit"
     assert lines[23].startswith("urtnb:sort R:reverse")

@@ -141,7 +141,8 @@ def _add_pages(app: Flask, contents: Contents, access: Access) -> None:
     def live(viewer: Viewer) -> Response:
         report = contents.live(viewer.tenant)
         about = report.footer.replace("\n", "; ")
-        page = _page("live", title="Live", table=_table(report), refresh_s=_LIVE_S, about=about)
+        values = {"refresh_s": _LIVE_S, "about": about, "stale": report.head}
+        page = _page("live", title="Live", table=_table(report), **values)
         policy = f"{_POLICY}; script-src 'self'; connect-src 'self'"
         return Response(page, headers={"Content-Security-Policy": policy})
 

@@ -17,7 +17,7 @@ from kquota_spark.cli.enforce.plan_page import change_text
 from kquota_spark.cli.options import SettingsPlace
 from kquota_spark.cli.status.command import all_parts, status_report
 from kquota_spark.cli.text.render import Report, Row, Shown
-from kquota_spark.cli.top.command import top_report
+from kquota_spark.cli.top.command import age_of_answer, top_report
 from kquota_spark.cli.top.feed import Feed, Question
 from kquota_spark.config.settings import Settings
 from kquota_spark.enforce.changes import LogEntry
@@ -114,7 +114,12 @@ class Contents:
     def live(self, owner: str | None) -> Report:
         """The report of `kquota top`; with an owner, only buckets that no other user shares."""
         question = Question(owner=owner)
-        return self._lives.got(owner, lambda: top_report(self._feed.read(question), _WIDE))
+
+        def look() -> Report:
+            answer = self._feed.read(question)
+            return top_report(answer, _WIDE, age_of_answer(answer, self._settings, now_ms()))
+
+        return self._lives.got(owner, look)
 
     def report(self, user: str | None, asked: str, period: Period) -> DrawnReport:
         """The page of `kquota report`.

@@ -81,6 +81,8 @@ class Report:
     shown: tuple[Shown, ...]
     times: frozenset[str] = frozenset()
     """Columns of epoch ms; JSON, YAML and CSV have them as ISO 8601."""
+    head: str = ""
+    """Lines above the table; for people only."""
     footer: str = ""
     when_empty: str = ""
     colour: Callable[[Row], Colour | None] = lambda _: None
@@ -217,10 +219,11 @@ def table_report(
         encoding: of the terminal; characters that it lacks become escapes.
     """
     room = sys.maxsize if columns is None else columns
+    lines = list(_wrapped(report.head, room))
     if not report.rows:
-        return "".join(f"{text}\n" for text in _wrapped(report.when_empty, room))
+        return "".join(f"{text}\n" for text in [*lines, *_wrapped(report.when_empty, room)])
     layout = layout_of(report, room, encoding)
-    lines = list(layout.header())
+    lines += layout.header()
     for row, of_row in zip(report.rows, layout.rows(), strict=True):
         colour = report.colour(row) if has_colour else None
         lines += (_coloured(text, colour) for text in of_row)

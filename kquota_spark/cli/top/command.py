@@ -20,11 +20,14 @@ from kquota_spark.cli.options import (
 )
 from kquota_spark.cli.text.page import columns_of
 from kquota_spark.cli.text.render import Colour, Report, Row, show
+from kquota_spark.cli.top.age import Age, age_of, stale_after_ms
 from kquota_spark.cli.top.feed import Answer, Feed, Question
 from kquota_spark.cli.top.lines import ASCII_BARS, BARS, table_columns
 from kquota_spark.cli.top.page import View
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
+from kquota_spark.formats.text.person_units import iso_time
+from kquota_spark.process.clock import now_ms
 from kquota_spark.reports.timeline.top_buckets import COLUMNS, LIMIT_PERCENT, NEAR_PERCENT, SortBy
 from kquota_spark.store.reading import utc_text
 
@@ -36,7 +39,6 @@ CODES = {
 }
 
 _INTERVAL_MS = 5_000
-_SLACK_MS = 30_000
 _MOST_LIVE = 200
 
 
@@ -91,7 +93,8 @@ def run_top(options: argparse.Namespace) -> int:
     feed = Feed(settings, SettingsPlace(options.config, options.tables))
     try:
         if options.once or options.output != "table":
-            show(top_report(feed.read(question), columns_of()), options.output)
+            answer = feed.read(question)
+            show(top_report(answer, columns_of(), age_of_answer(answer, settings, now_ms())), options.output)
         else:
             live = replace(question, limit=question.limit if options.limit else _MOST_LIVE)
             _watch(feed, settings, live, options.interval)
@@ -105,12 +108,10 @@ def _watch(feed: Feed, settings: Settings, question: Question, interval_ms: int)
         raise UserError(f"{problem}: kquota top --once prints one table")
     from kquota_spark.cli.top.screen import watch
 
-    stream = settings.stream
     view = View(
         cluster_id=settings.cluster_id,
         interval_ms=interval_ms,
-        # A second is judged when no more lines can arrive, in the micro-batch after the one that shows this.
-        stale_after_ms=stream.allowed_lateness + 6 * stream.trigger + _SLACK_MS,
+        stale_after_ms=stale_after_ms(settings.stream),
         question=question,
     )
     watch(feed, view)
@@ -131,11 +132,26 @@ def _is_utf8(encoding: str) -> bool:
     return encoding.lower().replace("-", "") == "utf8"
 
 
-def top_report(answer: Answer, columns: int) -> Report:
-    """The buckets as a table of limited width."""
+def age_of_answer(answer: Answer, settings: Settings, time_ms: int) -> Age | None:
+    """The age of the answer's newest second; None for an empty table.
+
+    Args:
+        answer: the buckets.
+        settings: how often the job writes.
+        time_ms: epoch ms.
+    """
+    if answer.newest_ms is None:
+        return None
+    return age_of(answer.newest_ms, time_ms, stale_after_ms(settings.stream))
+
+
+def top_report(answer: Answer, columns: int, age: Age | None) -> Report:
+    """The buckets as a table of limited width; stale ones have a first line that says so, and no colours."""
     top, rows = answer.top, answer.top.rows
     bars = BARS if _is_utf8(sys.stdout.encoding or "utf-8") else ASCII_BARS
-    newest = "" if answer.newest_ms is None else f"; the newest second is {utc_text(answer.newest_ms)}"
+    is_stale = age is not None and age.is_stale
+    is_live = age is not None and not is_stale
+    newest = f"; the newest second is {utc_text(age.newest_ms)}" if age is not None and is_live else ""
     rest = f" of {top.total:,}; --limit 0 shows all" if len(rows) < top.total else ""
     said = [f"{counted(len(rows), 'bucket')}{rest}, by {answer.question.sort.value}{newest}"]
     said += [JMX_LEGEND] if any(row["source"] == "jmx" for row in rows) else []
@@ -146,9 +162,26 @@ def top_report(answer: Answer, columns: int) -> Report:
         shown=table_columns(rows, columns, bars),
         times=frozenset({"last_second"}),
         footer="\n".join(said),
-        when_empty=f"no buckets in the last minute{newest or ': the table decisions is empty'}",
-        colour=_colour,
+        head="" if age is None else age.stale_text,
+        when_empty=_when_empty(age),
+        colour=_no_colour if is_stale else _colour,
+        envelope={
+            "is_stale": is_stale,
+            "newest_second": None if age is None else iso_time(age.newest_ms),
+            "age_ms": None if age is None else age.age_ms,
+        },
     )
+
+
+def _when_empty(age: Age | None) -> str:
+    if age is None:
+        return "no buckets in the last minute: the table decisions is empty"
+    minute = "the last minute of the tables" if age.is_stale else "the last minute"
+    return f"no buckets in {minute}; the newest second is {utc_text(age.newest_ms)}"
+
+
+def _no_colour(_: Row) -> None:
+    return None
 
 
 def _colour(row: Row) -> Colour | None:

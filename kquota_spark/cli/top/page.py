@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from kquota_spark.cli.text.page import Tone
 from kquota_spark.cli.text.render import Row
+from kquota_spark.cli.top.age import Age, age_of
 from kquota_spark.cli.top.feed import Answer, Question
 from kquota_spark.cli.top.lines import (
     GAP,
@@ -117,7 +118,9 @@ def screen(view: View, now_ms: int, columns: int, rows: int) -> list[Line]:
         columns: width of the screen.
         rows: height of the screen; at most so many lines are returned.
     """
-    head = [_title(view, now_ms, columns), _summary(view)]
+    newest_ms = None if view.answer is None else view.answer.newest_ms
+    age = None if newest_ms is None else age_of(newest_ms, now_ms, view.stale_after_ms)
+    head = [_title(view, age, columns), _summary(view)]
     room = max(rows - _AROUND, 0)
     text = _text(view, columns)
     if text is not None:
@@ -126,7 +129,8 @@ def screen(view: View, now_ms: int, columns: int, rows: int) -> list[Line]:
     elif view.answer is None:
         body, below = [line_of("reading ...")], 0
     else:
-        body, below = _table(view, view.answer, columns, room)[:room], 0
+        is_stale = age is not None and age.is_stale
+        body, below = _table(view, view.answer, columns, room, is_stale=is_stale)[:room], 0
     blanks = [Line() for _ in range(room - len(body))]
     return [*head, *body, *blanks, _footer(view, columns, below)][:rows]
 
@@ -145,33 +149,25 @@ def _text(view: View, columns: int) -> list[Line] | None:
     return near_lines(view.answer.question.near, view.answer.near, columns)
 
 
-def _title(view: View, now_ms: int, columns: int) -> Line:
-    newest_ms = None if view.answer is None else view.answer.newest_ms
+def _title(view: View, age: Age | None, columns: int) -> Line:
     about = "PAUSED" if view.is_paused else f"every {view.interval_ms / 1_000:g} s"
     left = GAP.join(["kquota top", terminal_text(view.cluster_id), about])
-    if newest_ms is None:
+    if age is None:
         return line_of(left, Tone.TITLE)
-    is_stale = now_ms - newest_ms > view.stale_after_ms
-    right = _age(newest_ms, now_ms, is_stale=is_stale, is_short=columns < _WIDE)
+    right = _age_text(age, is_short=columns < _WIDE)
     room = columns - width(right) - len(GAP)
     if width(left) > room and not view.is_paused:
         left = left.removesuffix(GAP + about)
     named = Piece(padded(left, max(room, 0), is_text=True) + GAP, Tone.TITLE)
-    return Line([named, Piece(right, Tone.OVER if is_stale else None)])
+    return Line([named, Piece(right, Tone.OVER if age.is_stale else None)])
 
 
-def _age(newest_ms: int, now_ms: int, *, is_stale: bool, is_short: bool) -> str:
+def _age_text(age: Age, *, is_short: bool) -> str:
     """The age of the newest second. Stale tables show the day as well, because they are not live."""
-    seconds = max(now_ms - newest_ms, 0) // 1_000
-    for unit, length in (("days", 86_400), ("h", 3_600), ("min", 60)):
-        if seconds >= 2 * length:
-            ago = f"{seconds // length} {unit} ago"
-            break
-    else:
-        ago = f"{seconds} s ago"
-    stale = "STALE: " if is_stale else ""
-    time = iso_time(newest_ms)
-    return f"{stale}newest second {'' if is_short else (time if is_stale else time[11:]) + ', '}{ago}"
+    if age.is_stale:
+        return age.stale_text.partition(" (")[0] if is_short else age.stale_text
+    time = "" if is_short else f"{iso_time(age.newest_ms)[11:]}, "
+    return f"newest second {time}{age.ago_text}"
 
 
 def _summary(view: View) -> Line:
@@ -203,7 +199,7 @@ def _filters(question: Question) -> Iterator[Piece]:
         yield Piece(f"{GAP}[{', '.join(told)}]", Tone.TITLE)
 
 
-def _table(view: View, answer: Answer, columns: int, room: int) -> list[Line]:
+def _table(view: View, answer: Answer, columns: int, room: int, *, is_stale: bool) -> list[Line]:
     rows = answer.top.rows
     if answer.newest_ms is None:
         return [line_of("the table decisions is empty: has the audit processed anything yet?")]
@@ -215,7 +211,8 @@ def _table(view: View, answer: Answer, columns: int, room: int) -> list[Line]:
     # The chosen row stays visible, in the middle if there are rows above and below.
     start = max(0, min(view.chosen - space // 2, len(rows) - space))
     for place, row in enumerate(rows[start : start + space], start):
-        lines.append(Line(list(_pieces(row, shape)), is_chosen=place == view.chosen))
+        pieces = list(_pieces(row, shape, is_stale=is_stale))
+        lines.append(Line(pieces, is_chosen=place == view.chosen))
     return lines
 
 
@@ -229,15 +226,16 @@ def _titles(question: Question, shape: Fitted) -> Line:
     return line_of(GAP.join(titles), Tone.TITLE)
 
 
-def _pieces(row: Row, shape: Fitted) -> Iterator[Piece]:
-    tone = tone_of(row["quota_used_percent"])
+def _pieces(row: Row, shape: Fitted, *, is_stale: bool) -> Iterator[Piece]:
+    """The cells of a row. Without colours if it is stale: nobody is over a limit now."""
+    tone = None if is_stale else tone_of(row["quota_used_percent"])
     for number, (column, columns) in enumerate(shape.columns):
         text = cell(column, row, columns)
         yield Piece(GAP + text if number else text, tone if column.title == "used" else None)
     if shape.spark_cells:
         yield Piece(GAP)
         for percent in slots(row["used_percents"], shape.spark_cells):
-            yield Piece(bar(percent), tone_of(percent))
+            yield Piece(bar(percent), None if is_stale else tone_of(percent))
 
 
 def _footer(view: View, columns: int, below: int) -> Line:
