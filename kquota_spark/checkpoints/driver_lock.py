@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -15,6 +16,8 @@ LOCK_NAME = "driver.lock"
 _STOP_IT = "stop it first, or give checkpoints: another path"
 IN_USE = f"checkpoints {{where}} are in use by another driver (pid {{pid}}): {_STOP_IT}"
 """Error for the second driver."""
+_TRIES, _PAUSE_S = 4, 0.02
+"""Attempts to lock, and the pause between them: `is_driver_running` holds a shared lock for a moment."""
 
 
 @contextmanager
@@ -54,7 +57,14 @@ def _locked(path: Path, stack: ExitStack) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     # Unbuffered: a failed write raises here, not when the file is closed.
     file = stack.enter_context(path.open("ab+", buffering=0))
-    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    for left in reversed(range(_TRIES)):
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError:
+            if not left:
+                raise
+            time.sleep(_PAUSE_S)
     file.truncate(0)
     file.write(str(os.getpid()).encode("ascii"))
 
@@ -68,3 +78,33 @@ def driver_pid(checkpoints: str, name: str) -> int | None:
         return int(lock.read_text(encoding="ascii"))
     except (OSError, ValueError):
         return None
+
+
+def is_driver_running(checkpoints: str, name: str) -> bool | None:
+    """Whether a process holds the lock; None if no driver ever locked it, or this cannot be known.
+
+    The lock itself answers: the id in its file may belong to another process by now, or to one of another container.
+    """
+    lock = _place(checkpoints, name)
+    if lock is None:
+        return None
+    try:
+        with lock.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return None
+    return False
+
+
+def last_commit_ms(checkpoints: str, name: str) -> int | None:
+    """When the queries of a local checkpoint last finished a micro-batch, epoch ms; None if unknown."""
+    folder = local_place_of(checkpoints, f"{name}/commits")
+    if folder is None:
+        return None
+    try:
+        times = [file.stat().st_mtime for file in folder.iterdir() if file.name.isdecimal()]
+    except OSError:
+        return None
+    return round(1_000 * max(times)) if times else None

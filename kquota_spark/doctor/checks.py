@@ -12,8 +12,9 @@ from typing import Any
 from kquota_spark.config.settings import Settings
 from kquota_spark.doctor.counts import judged_checks, line_checks, measured_checks
 from kquota_spark.errors import UserError
+from kquota_spark.formats.text.person_units import person_ms
 from kquota_spark.kafka.broker_configs import config_checks, stored_configs
-from kquota_spark.model.quotas.rules import is_ahead
+from kquota_spark.model.quotas.rules import END_MS, is_ahead
 from kquota_spark.process.check import Check, fail, ok, warn
 from kquota_spark.replay.parsing import clock_skew_ms
 from kquota_spark.schema.key_columns import FROM_LOG
@@ -55,7 +56,7 @@ left join (
 order by cluster_id
 """  # noqa: S608 - a condition of ours
 _RULES = """
-select d.cluster_id, q.sources, q.known_ms, d.decision_ms, d.behind
+select coalesce(d.cluster_id, q.cluster_id) as cluster_id, q.sources, q.known_ms, d.decision_ms, d.behind
 from (
   select cluster_id, epoch_ms(max(second)) as decision_ms, count(*) filter (is_rules_behind) as behind
   from decisions group by cluster_id
@@ -195,8 +196,7 @@ def lag_checks(tables: Tables, settings: Settings, now_ms: int) -> list[Check]:
 
 
 def _lag(what: str, evidence: str, behind_ms: int, allowed_ms: int, advice: str) -> Check:
-    seconds = max(behind_ms, 0) // 1_000
-    text = f"{evidence}, {seconds:,} s behind"
+    text = f"{evidence}, {person_ms(max(behind_ms, 0))} behind"
     return ok(what, text) if behind_ms <= allowed_ms else warn(what, text, advice)
 
 
@@ -214,6 +214,8 @@ def _snapshot(row: dict[str, Any], settings: Settings, now_ms: int, advice: str)
     if row["known_ms"] is None:
         return fail(what, f"{cluster}: no source reports how far its quotas are known", advice)
     evidence = f"{cluster}: quotas are known through {utc_text(row['known_ms'])}"
+    if row["known_ms"] == END_MS:
+        evidence = f"{cluster}: quotas of a file, without an end"
     if row["sources"] != 1:
         evidence = f"{cluster}: quota_rules has {row['sources']} sources (level 0), expected 1"
         return fail(what, evidence, "requests are judged once per source: keep one")
@@ -225,7 +227,7 @@ def _snapshot(row: dict[str, Any], settings: Settings, now_ms: int, advice: str)
         return warn(what, evidence, "restate them; " + advice)
     age_ms = now_ms - row["known_ms"]
     if age_ms > settings.quotas.stale_after_ms:
-        return warn(what, f"{evidence}, {age_ms // 1_000:,} s ago", advice + _FINISHED)
+        return warn(what, f"{evidence}, {person_ms(age_ms)} ago", advice + _FINISHED)
     return ok(what, evidence)
 
 
@@ -325,7 +327,7 @@ def _rates_judged(tables: Tables, row: dict[str, Any], settings: Settings, now_m
 
 def _sample_age(row: dict[str, Any], settings: Settings, now_ms: int) -> Check:
     age_ms = max(now_ms - row["newest_ms"], 0)
-    evidence = f"{row['cluster_id']}: through {utc_text(row['newest_ms'])}, {age_ms // 1_000:,} s behind"
+    evidence = f"{row['cluster_id']}: through {utc_text(row['newest_ms'])}, {person_ms(age_ms)} behind"
     if age_ms <= 3 * settings.stream.trigger + 3 * settings.collect.jmx.interval + _SLACK_MS:
         return ok("JMX age", evidence)
     advice = "does the collector run, and the query jmx?" + _FINISHED

@@ -16,10 +16,12 @@ class InMemoryLeases:
         self.fencing = 0
         self.holder: str | None = None
         self.last: str | None = None
+        self.command = ""
 
-    def take(self, name: str) -> int:
+    def take(self, name: str, command: str = "") -> int:
         """Give the lease to `name`, even if another one holds it, and return the fencing number."""
         self.fencing += 1
+        self.command = command
         self.holder = self.last = name
         return self.fencing
 
@@ -30,10 +32,10 @@ class InMemoryLease:
     def __init__(self, leases: InMemoryLeases, name: str) -> None:
         self._leases, self._name = leases, name
 
-    def acquire(self) -> int | None:
+    def acquire(self, command: str = "") -> int | None:
         """See `ports.Lease`."""
         if self._leases.holder is None:
-            return self._leases.take(self._name)
+            return self._leases.take(self._name, command)
         return self._leases.fencing if self._leases.holder == self._name else None
 
     def is_held(self, fencing: int) -> bool:
@@ -48,7 +50,7 @@ class InMemoryLease:
     def holder(self) -> Holder | None:
         """See `ports.Lease`; there is no clock."""
         name = self._leases.last
-        return None if name is None else Holder(name, 0, self._leases.holder == name)
+        return None if name is None else Holder(name, 0, self._leases.holder == name, self._leases.command)
 
 
 class InMemorySwitch:

@@ -97,13 +97,19 @@ class Holder(NamedTuple):
     """When it was taken, epoch ms by the clock of the server."""
     is_holding: bool
     """Whether it still holds the lease."""
+    command: str = ""
+    """A person's command that took it, e.g. `kquota override set`; empty for the enforcer."""
 
 
 class Lease(Protocol):
     """The right to act. The fencing number grows with every holder; targets refuse an older one."""
 
-    def acquire(self) -> int | None:
-        """Take the lease, unless we hold it already; its fencing number, None if another enforcer holds it."""
+    def acquire(self, command: str = "") -> int | None:
+        """Take the lease, unless we hold it already; its fencing number, None if another enforcer holds it.
+
+        Args:
+            command: a person's command, for `holder`; empty for the enforcer.
+        """
 
     def is_held(self, fencing: int) -> bool:
         """Whether we still hold the lease, according to the server and not to memory."""

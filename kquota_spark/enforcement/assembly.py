@@ -164,13 +164,18 @@ def enforcing(settings: Settings, actor: str) -> Iterator[Enforcing]:
         yield Enforcing.of(settings, edges, actor)
 
 
-def wait_for_lease(run: Enforcing) -> None:
+def wait_for_lease(run: Enforcing, command: str) -> None:
     """See `taken_lease`."""
-    taken_lease(run.settings, run.edges.lease)
+    taken_lease(run.settings, run.edges.lease, command)
 
 
-def taken_lease(settings: Settings, lease: Lease) -> int:
+def taken_lease(settings: Settings, lease: Lease, command: str) -> int:
     """Take the lease for the command of a person: a running enforcer releases it after each check.
+
+    Args:
+        settings: the lease time.
+        lease: of the cluster.
+        command: the command, for people who ask what holds the lease, e.g. `kquota override set`.
 
     Returns:
         The fencing number.
@@ -180,7 +185,7 @@ def taken_lease(settings: Settings, lease: Lease) -> int:
     """
     wait_s = 2 * settings.enforcement.lease_time / 1_000
     until_s = time.monotonic() + wait_s
-    while (fencing := lease.acquire()) is None:
+    while (fencing := lease.acquire(command)) is None:
         if time.monotonic() > until_s:
             raise UserError(
                 f"another enforcer has held the lease for {wait_s:.0f} s: nothing was sent; kquota enforce status "

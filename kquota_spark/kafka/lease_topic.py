@@ -1,8 +1,8 @@
 """The topic that holds the lease of clusters without ZooKeeper: one partition, and only its newest record counts.
 
 Records are JSON, and their key is the cluster's id. They hold `holder`, `event` (acquired, alive, intent, released),
-`since_ms` (start of the lease; null in its first record: that record's own time) and the subject of an intent. Times
-are the broker's (LogAppendTime).
+`since_ms` (start of the lease; null in its first record: that record's own time), the subject of an intent, and the
+`command` of a person, if one took the lease. Times are the broker's (LogAppendTime).
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ class LeaseRecord(NamedTuple):
     at_ms: int
     since_ms: int
     """When the holder took the lease."""
+    command: str = ""
+    """A person's command that took it; empty for the enforcer."""
 
 
 class LeaseTopic:
@@ -187,8 +189,9 @@ def _record(message: Any) -> LeaseRecord:
     at_ms = message.timestamp()[1]
     try:
         match json.loads(message.value() or b""):
-            case {"holder": str(holder), "event": str(event), "since_ms": int() | None as since_ms}:
-                return LeaseRecord(message.offset(), holder, event, at_ms, since_ms or at_ms)
+            case {"holder": str(holder), "event": str(event), "since_ms": int() | None as since_ms, **rest}:
+                command = str(rest.get("command", ""))
+                return LeaseRecord(message.offset(), holder, event, at_ms, since_ms or at_ms, command)
     except ValueError:
         pass
     # Not a record of ours: it counts for an unknown holder, and expires like any other.

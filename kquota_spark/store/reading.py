@@ -305,8 +305,7 @@ class Tables:
     def _run_first(self) -> str:
         if not self._file:
             return "run the audit first, or name its settings: --config FILE"
-        audit = f"spark-submit jobs/audit.py --config {self._file}"
-        return f"run the audit first ({audit}) or check tables: in {self._file}"
+        return f"run the audit first (kquota audit --config {self._file}) or check tables: in {self._file}"
 
     def _opening(self, name: str) -> AbstractContextManager[None]:
         return delta_errors(f"table {name} under {self._root} cannot be opened")

@@ -147,7 +147,7 @@ def run_set(options: argparse.Namespace) -> int:
             ledger.append(run.edges.ledger.entries())
             entries = run.with_ledger(ledger).plan([wanted], situation, time_ms, options.ticket).entries
             return only_shown("sent", "kquota override set", entries, options.output)
-        wait_for_lease(run)
+        wait_for_lease(run, "kquota override set")
         plan = run.enforcer.plan([wanted], situation, time_ms, options.ticket)
         rows = list(plan.entries)
         may_send = run.mode_of(POLICY) >= Mode.APPROVE and not run.needs_second_person

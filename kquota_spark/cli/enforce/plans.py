@@ -148,7 +148,7 @@ def run_apply(options: argparse.Namespace) -> int:
     if not options.yes:
         return only_shown("sent", "kquota enforce apply", entries, options.output)
     with enforcing(settings, login_name()) as run:
-        wait_for_lease(run)
+        wait_for_lease(run, "kquota enforce apply")
         time_ms = now_ms()
         rows = run.enforcer.apply(options.plan_id, run.situation(time_ms), time_ms)
         said = "" if rows else f"nothing was sent: {_why_nothing(entries, run, time_ms)}"
@@ -210,7 +210,7 @@ def take_back(
     if not is_agreed:
         return _taking_back(command, entries, form)
     with enforcing(settings, login_name()) as run:
-        wait_for_lease(run)
+        wait_for_lease(run, command)
         rows = run.enforcer.roll_back(entries[0].step_id.plan_id, now_ms(), login_name(), ticket)
     return acted(command, rows, form, "" if rows else _NOT_IN_FORCE)
 

@@ -118,7 +118,7 @@ def run_disable(options: argparse.Namespace) -> int:
         if not options.yes:
             lines = planned_lifting(_in_force(settings, scope), lifts(edges.ledger.entries()))
             return _show("disable", lines, options.output, _nothing_changed(lines, "nothing to lift"))
-        lifter = _lifter(settings, edges)
+        lifter = _lifter(settings, edges, "kquota quotas disable")
         lines = planned_lifting(_in_force(settings, scope), lifts(edges.ledger.entries()))
         kept = [line for line in lines if line.fate is Fate.KEPT]
         meant = [line.quota for line in lines if line.fate is Fate.LIFT]
@@ -148,7 +148,7 @@ def run_enable(options: argparse.Namespace) -> int:
             values = {quota: held[quota].value for quota in meant}
             lines = planned_restoring(meant.values(), values)
             return _show("enable", lines, options.output, _nothing_changed(lines, "nothing is lifted"))
-        lifter = _lifter(settings, edges)
+        lifter = _lifter(settings, edges, "kquota quotas enable")
         meant = _lifted(edges, scope)
         done: list[Line] = []
         for batch in in_batches(reversed(meant)):
@@ -212,11 +212,11 @@ def _edges(settings: Settings) -> Iterator[Edges]:
         ) from None
 
 
-def _lifter(settings: Settings, edges: Edges) -> Lifter:
+def _lifter(settings: Settings, edges: Edges, command: str) -> Lifter:
     """A lifter that holds the lease. It has read back the unconfirmed writes of earlier runs."""
     from kquota_spark.enforcement.assembly import taken_lease
 
-    lifter = Lifter(edges.target, edges.ledger, taken_lease(settings, edges.lease), login_name())
+    lifter = Lifter(edges.target, edges.ledger, taken_lease(settings, edges.lease, command), login_name())
     lifter.settle(now_ms())
     return lifter
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial, wraps
 from typing import Any
@@ -132,10 +133,10 @@ def _add_pages(app: Flask, contents: Contents, access: Access) -> None:
 
     @page("/", is_for_tenants=True)
     def overview(viewer: Viewer) -> str:
-        table = None if viewer.tenant is not None else _table(contents.status(), _of_state)
+        table, said = (None, "") if viewer.tenant is not None else _state(contents.status())
         whose = f"user {viewer.tenant} on " if viewer.tenant is not None else ""
         title = f"{whose}cluster {contents.cluster_id}"
-        return _page("overview", title=title, table=table, periods=_PERIODS)
+        return _page("overview", title=title, table=table, verdict=said, periods=_PERIODS)
 
     @page("/live", is_for_tenants=True)
     def live(viewer: Viewer) -> Response:
@@ -203,6 +204,12 @@ def _table(report: Report, tone_of: Callable[[Row], str] | None = None) -> dict[
 
     rows = [(tone_of(row), [column.text(row) for column in report.shown]) for row in report.rows]
     return {"columns": report.shown, "rows": rows, "when_empty": report.when_empty}
+
+
+def _state(report: Report) -> tuple[dict[str, Any], str]:
+    """The table of `kquota status` without parts that only follow from others, and its verdict."""
+    rows = [row for row in report.rows if not row["follows"]]
+    return _table(replace(report, rows=rows), _of_state), report.head
 
 
 def _of_state(row: Row) -> str:

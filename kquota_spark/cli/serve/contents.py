@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 from kquota_spark.cli.enforce.plan_page import change_text
 from kquota_spark.cli.options import SettingsPlace
-from kquota_spark.cli.status.command import all_parts, status_report
+from kquota_spark.cli.status.command import status_report, whole_status
 from kquota_spark.cli.text.render import Report, Row, Shown
 from kquota_spark.cli.top.command import age_of_answer, top_report
 from kquota_spark.cli.top.feed import Feed, Question
@@ -166,7 +166,7 @@ class Contents:
 
     def _status(self) -> Report:
         time_ms = now_ms()
-        return status_report(list(all_parts(self._settings, self._place, time_ms)), time_ms)
+        return status_report(whole_status(self._settings, self._place, time_ms), time_ms)
 
     def _plans(self) -> Report:
         policies = load_policies(Path(self._settings.enforcement.policy_file))

@@ -3,30 +3,40 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from kquota_spark.cli.exit_codes import DONE, ERROR, FOUND
 from kquota_spark.cli.options import SettingsPlace, add_form_option, add_settings_options, settings_of
+from kquota_spark.cli.status.of_job import following
 from kquota_spark.cli.status.part import Part, State
+from kquota_spark.cli.status.verdict import Verdict, verdict
 from kquota_spark.cli.text.page import Page, Tone
 from kquota_spark.cli.text.render import Report, Row, Shown, show
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.formats.text.escape import terminal_text
-from kquota_spark.formats.text.person_units import person_ms
+from kquota_spark.formats.text.person_units import iso_time, person_ms
 from kquota_spark.process.clock import now_ms
+
+if TYPE_CHECKING:
+    from kquota_spark.cli.status.of_enforcement import HolderQuestion
 
 COMMANDS = {
     "status": (
         "look",
-        "one screen: job, shippers, quota sources, lag, agreement, enforcement; and what to run next",
+        "does the audit run, in one line; then job, shippers, quota sources, lag, agreement, enforcement",
     ),
 }
 CODES = {
-    "status": {DONE: "all is well", ERROR: "an error, or a usage error", FOUND: "a part is not well"},
+    "status": {
+        DONE: "the audit runs, and every part is ok or off",
+        ERROR: "an error, or a usage error",
+        FOUND: "the audit does not run, or a part is not ok",
+    },
 }
 
-_COLUMNS = ("part", "state", "figure", "as_of", "age_ms", "next")
+_COLUMNS = ("part", "state", "figure", "as_of", "age_ms", "next", "follows")
 _TONES = {State.WARN: Tone.BAD, State.FAIL: Tone.OVER, State.OFF: Tone.FAINT}
 _HEAD = 27
 """Columns of part, state and age together."""
@@ -48,33 +58,58 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
 
 
 def run_status(options: argparse.Namespace) -> int:
-    """Show all parts; returns `FOUND` if one is not well.
+    """Show the verdict and all parts; returns `FOUND` if one is not well.
 
     Raises:
         UserError: the settings cannot be read.
     """
     settings, time_ms = settings_of(options), now_ms()
-    parts = list(all_parts(settings, SettingsPlace(options.config, options.tables), time_ms))
+    status = whole_status(settings, SettingsPlace(options.config, options.tables), time_ms)
     if options.output == "table":
-        _print(parts, time_ms)
+        _print(status, time_ms)
     else:
-        show(status_report(parts, time_ms), options.output)
-    return DONE if all(part.state.is_well for part in parts) else FOUND
+        show(status_report(status, time_ms), options.output)
+    return DONE if status.verdict.is_ok else FOUND
 
 
-def all_parts(settings: Settings, place: SettingsPlace, time_ms: int) -> Iterator[Part]:
-    """All parts; a part that cannot be read has a line as well."""
-    from kquota_spark.cli.status.of_enforcement import HolderQuestion, enforcer_part, freeze_part, lifted_part
+class Status(NamedTuple):
+    """The whole screen."""
+
+    verdict: Verdict
+    parts: Sequence[Part]
+    newest_ms: int | None
+    """Newest second of `decisions`, epoch ms; None without one."""
+
+
+def whole_status(settings: Settings, place: SettingsPlace, time_ms: int) -> Status:
+    """The verdict and all parts; a part that cannot be read is there as well.
+
+    Args:
+        settings: the installation.
+        place: the settings as the caller named them, for commands to run next.
+        time_ms: epoch ms.
+    """
+    from kquota_spark.cli.status.of_enforcement import HolderQuestion
     from kquota_spark.cli.status.of_lease import lease_parts
     from kquota_spark.cli.status.of_tables import parts_of_tables
-    from kquota_spark.enforcement.edges.log import EnforcementLog
 
     asked = HolderQuestion(settings)
-    try:
-        yield from parts_of_tables(settings, place, time_ms)
-    except UserError as error:
-        yield Part("tables", State.FAIL, str(error))
-    yield from lease_parts(settings, place, time_ms)
+    lease = lease_parts(settings, place, time_ms)
+    released_ms = next((part.as_of_ms for part in lease if part.state is State.OFF), None)
+    of_tables = parts_of_tables(settings, place, released_ms, time_ms)
+    tables = next(part for part in of_tables.parts if part.part == "tables")
+    enforcement = _enforcement(settings, asked, tables, place, time_ms)
+    parts = following([*of_tables.parts, *lease, *enforcement])
+    said = verdict(settings, parts, of_tables.newest_ms, place, time_ms, has_tables=of_tables.has_tables)
+    return Status(said, parts, of_tables.newest_ms)
+
+
+def _enforcement(
+    settings: Settings, asked: HolderQuestion, tables: Part, place: SettingsPlace, time_ms: int
+) -> Iterator[Part]:
+    from kquota_spark.cli.status.of_enforcement import enforcer_part, freeze_part, lifted_part
+    from kquota_spark.enforcement.edges.log import EnforcementLog
+
     try:
         log = EnforcementLog(settings).entries()
     except UserError as error:
@@ -82,14 +117,30 @@ def all_parts(settings: Settings, place: SettingsPlace, time_ms: int) -> Iterato
         log = []
     else:
         yield enforcer_part(settings, log, asked, place, time_ms)
-    yield freeze_part(settings, place, time_ms)
+    freeze = freeze_part(settings, place, time_ms)
+    is_unknown = freeze.state is State.FAIL and tables.state is State.FAIL
+    yield freeze.because(tables) if is_unknown else freeze
     yield lifted_part(log, place)
 
 
-def status_report(parts: list[Part], time_ms: int) -> Report:
-    """The parts as rows of a report."""
-    rows = [_row(part, time_ms) for part in parts]
-    return Report("kquota status", _COLUMNS, rows, _SHOWN, times=frozenset({"as_of"}))
+def status_report(status: Status, time_ms: int) -> Report:
+    """The parts as rows of a report, under the verdict."""
+    newest_ms, said = status.newest_ms, status.verdict
+    return Report(
+        "kquota status",
+        _COLUMNS,
+        [_row(part, time_ms) for part in status.parts],
+        _SHOWN,
+        times=frozenset({"as_of"}),
+        head=said.text,
+        envelope={
+            "verdict": said.text,
+            "is_running": said.is_running,
+            "is_ok": said.is_ok,
+            "newest_second": None if newest_ms is None else iso_time(newest_ms),
+            "age_ms": None if newest_ms is None else max(0, time_ms - newest_ms),
+        },
+    )
 
 
 def _row(part: Part, time_ms: int) -> Row:
@@ -101,6 +152,7 @@ def _row(part: Part, time_ms: int) -> Row:
         "as_of": part.as_of_ms,
         "age_ms": age_ms,
         "next": part.next,
+        "follows": part.follows,
     }
 
 
@@ -108,11 +160,17 @@ def _age_text(age_ms: int | None) -> str:
     return "-" if age_ms is None else person_ms(age_ms)
 
 
-def _print(parts: list[Part], time_ms: int) -> None:
+def _print(status: Status, time_ms: int) -> None:
     page = Page()
-    for part in parts:
+    page.paragraph("", terminal_text(status.verdict.text), Tone.TITLE, indent=0)
+    page.line()
+    for part in status.parts:
+        if part.follows:
+            continue
         row = _row(part, time_ms)
         head = f"{part.part:<10} {part.state.value:<4} {_age_text(row['age_ms']):>8}"
         page.paragraph(head, terminal_text(part.figure), _TONES.get(part.state), indent=_HEAD)
+        if others := [other.part for other in status.parts if other.follows == part.part]:
+            page.paragraph("", f"for the same reason not ok: {', '.join(others)}", indent=_HEAD)
         if part.next:
             page.paragraph(" " * _HEAD + "->", part.next, indent=_HEAD + 3)

@@ -71,10 +71,8 @@ def enforcer_part(
     try:
         policies = load_policies(Path(settings.enforcement.policy_file))
     except UserError as error:
-        state = State.FAIL if log else State.OFF
-        then = command_text("enforce status", place) if log else ""
-        return Part("enforcer", state, str(error).splitlines()[0], None, then)
-    folded, enforcer = LogState.of(log), command_text("enforce run", place._replace(tables=None))
+        return _without_policies(settings, error, place, has_log=bool(log))
+    folded = LogState.of(log)
     live = sum(map(len, folded.live.values()))
     waiting = len(folded.waiting(now_ms, policies.guards.approve_within))
     figure = f"mode {policies.mode.name.lower()}, {counted(live, 'change')} in force, {waiting} waiting"
@@ -82,15 +80,39 @@ def enforcer_part(
     if problem:
         state, then = (State.FAIL, command_text("doctor --before", place)) if log else (State.OFF, "")
         return Part("enforcer", state, f"{figure}; {problem}", None, then)
-    if holder is None:
-        state = State.WARN if log else State.OFF
-        then = enforcer if log else ""
-        return Part("enforcer", state, f"{figure}; none has ever looked", None, then)
+    start = command_text("enforce run", place._replace(tables=None))
+    last = _last_enforcer(settings, holder)
+    if last is None:
+        held = "" if holder is None or not holder.command else f"; {_command_text(holder)}"
+        state, then = (State.WARN, start) if log else (State.OFF, "")
+        return Part("enforcer", state, f"{figure}; none has run yet{held}", None, then)
     silent_ms = _LOOKS * settings.enforcement.trigger + settings.enforcement.lease_time
-    if holder.is_holding or now_ms - holder.since_ms <= silent_ms:
-        return Part("enforcer", State.OK, f"{figure}; {holder.name}", holder.since_ms)
-    then = enforcer
-    return Part("enforcer", State.WARN, f"{figure}; {holder.name} is silent", holder.since_ms, then)
+    is_well = last.is_holding or now_ms - last.since_ms <= silent_ms
+    state, silent, then = (State.OK, "", "") if is_well else (State.WARN, " is silent", start)
+    return Part("enforcer", state, f"{figure}; {last.name}{silent}", last.since_ms, then)
+
+
+def _without_policies(settings: Settings, error: UserError, place: SettingsPlace, *, has_log: bool) -> Part:
+    """The enforcer if its policy file cannot be used: nobody set it up if there is no file and no log."""
+    policy_file = Path(settings.enforcement.policy_file)
+    if has_log:
+        then = command_text("enforce status", place)
+        return Part("enforcer", State.FAIL, str(error).splitlines()[0], None, then)
+    if not policy_file.exists():
+        return Part("enforcer", State.OFF, f"not set up: no policy file {policy_file}")
+    return Part("enforcer", State.OFF, str(error).splitlines()[0])
+
+
+def _last_enforcer(settings: Settings, holder: Holder | None) -> Holder | None:
+    """The last enforcer. If a person's command took the lease since, the enforcer's own note has the time."""
+    if holder is None or not holder.command:
+        return holder
+    reading = FreezeSwitch(settings).reading()
+    return None if reading is None else Holder(reading.reader, reading.at_ms, False)
+
+
+def _command_text(holder: Holder) -> str:
+    return f"the lease {'is' if holder.is_holding else 'was'} held by {holder.command} on {holder.name}"
 
 
 def freeze_part(settings: Settings, place: SettingsPlace, now_ms: int) -> Part:

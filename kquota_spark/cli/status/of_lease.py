@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from kquota_spark.checkpoints.checkpoints import JMX, LOG
 from kquota_spark.checkpoints.driver_lease import Beat, LeaseHolder, lease_holder
 from kquota_spark.cli.options import SettingsPlace
-from kquota_spark.cli.status.part import Part, State, job_text
+from kquota_spark.cli.status.part import Part, State, audit_text
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.store.reading import utc_text
@@ -54,7 +54,7 @@ def _held_part(
     renewed_ms = min(_renewed_ms(beat) for beat in beats) or None
     if renewed_ms is not None and now_ms - renewed_ms <= settings.stream.lease_time:
         return Part(_PART, State.OK, figure, renewed_ms)
-    return Part(_PART, State.WARN, f"{figure}; not renewed in time", renewed_ms, job_text("audit", place))
+    return Part(_PART, State.WARN, f"{figure}; not renewed in time", renewed_ms, audit_text(place))
 
 
 def _is_released(beat: Beat | None) -> bool:

@@ -5,17 +5,18 @@ The rules are those of `kquota doctor`, applied to the files of the newest day: 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
-from kquota_spark.checkpoints.checkpoints import JMX, LOG
 from kquota_spark.checkpoints.driver_lock import driver_pid
-from kquota_spark.cli.options import SettingsPlace, percent_text
-from kquota_spark.cli.status.part import Part, State, command_text, job_text, part_of
+from kquota_spark.cli.options import SettingsPlace, counted, percent_text
+from kquota_spark.cli.status.of_job import Arrived, job_part, running_query
+from kquota_spark.cli.status.part import Part, State, audit_text, command_text, part_of
 from kquota_spark.config.settings import Settings
 from kquota_spark.doctor.checks import jmx_checks, lag_checks, source_checks
 from kquota_spark.errors import UserError
-from kquota_spark.process.check import Check, Status, ok, warn
+from kquota_spark.model.quotas.rules import END_MS
+from kquota_spark.process.check import Check, ok, warn
 from kquota_spark.reports.agreement.agreement import DAY_MS, LEAST_PERCENT, Span, percent, total
 from kquota_spark.store.reading import Tables, utc_text
 
@@ -28,40 +29,91 @@ select cluster_id, broker_id, max(kafka_timestamp_ms) as newest_ms,
        max(newest_ms) over (partition by cluster_id) as all_ms
 from requests where topic is not null and broker_id is not null group by cluster_id, broker_id order by all
 """
+_NEWEST_LINE = "select max(kafka_timestamp_ms) from requests where topic is not null"
+_NEWEST_SAMPLE = "select max(sample_time_ms) from jmx_samples where kind = 'sample'"
 _KNOWN = "select epoch_ms(min(known_through)) from quota_sources"
 
 
-def parts_of_tables(settings: Settings, place: SettingsPlace, now_ms: int) -> Iterator[Part]:
-    """The parts that need the tables. Without tables, one line reports the error, and the other parts are not known."""
-    before = command_text("doctor --before", place)
+class OfTables(NamedTuple):
+    """The parts that need the tables."""
+
+    parts: Sequence[Part]
+    newest_ms: int | None
+    """Newest second of `decisions`, epoch ms; None without one."""
+    has_tables: bool
+    """Whether the table `decisions` exists, even if it cannot be read."""
+
+
+def parts_of_tables(
+    settings: Settings, place: SettingsPlace, released_ms: int | None, now_ms: int
+) -> OfTables:
+    """The parts that need the tables. Without tables, one part has the error, and the others follow from it.
+
+    Args:
+        settings: where tables and checkpoints are.
+        place: the settings as the caller named them, for the next command.
+        released_ms: when the job's last driver released its lease, epoch ms; None if it did not, or has none.
+        now_ms: epoch ms.
+    """
     with Tables(settings) as tables:
         try:
-            has_log, names = settings.kafka.has_log, _names(settings)
+            names = _names(settings)
             for name in names:
                 if name in ("quota_rules", "violations"):
                     tables.open(name)
                 else:
                     tables.follow(name, DAY_MS)
+            parts = list(_parts(tables, settings, place, released_ms, now_ms))
+            return OfTables(parts, tables.newest_ms("decisions"), True)
         except UserError as error:
-            problem, start = str(error).partition(": ")[0], job_text("audit", place)
-            for name in _PARTS:
-                known = (
-                    (problem, None, start)
-                    if name == "tables"
-                    else ("not known without the tables", None, before)
-                )
-                yield Part(name, State.FAIL, *known)
-            return
-        newest_ms = tables.newest_ms("decisions")
-        of_jmx = jmx_checks(tables, settings, now_ms) if settings.kafka.jmx_topic else []
-        hops = lag_checks(tables, settings, now_ms) if has_log else of_jmx[-1:]
-        yield _job(settings, hops[:1], newest_ms, place)
-        yield part_of("shippers", [*(_senders(tables) if has_log else ()), *of_jmx], newest_ms, before)
-        known_ms, sources = tables.query(_KNOWN).rows[0][0], source_checks(tables, settings, now_ms)
-        yield part_of("sources", sources, known_ms, command_text("watch", place))
-        yield Part("tables", State.OK, f"{len(names)} tables in {settings.tables}", newest_ms)
-        yield part_of("lag", hops or [_nothing()], newest_ms, command_text("doctor", place))
-        yield _agreement(tables, newest_ms, place)
+            return OfTables(list(_without_tables(error, settings, place)), None, _has_tables(tables))
+
+
+def _without_tables(error: UserError, settings: Settings, place: SettingsPlace) -> Iterator[Part]:
+    """The parts if the tables cannot be read: only the job may still be known."""
+    query = running_query(settings)
+    pid = None if query is None else driver_pid(settings.checkpoints, query)
+    problem, _, advice = str(error).partition(": ")
+    is_missing = "audit" in advice
+    then = command_text("doctor", place) if query or not is_missing else audit_text(place)
+    tables = Part("tables", State.FAIL, problem if is_missing else str(error), None, then)
+    for name in _PARTS:
+        if name == "tables":
+            yield tables
+        elif name == "job" and query is not None:
+            yield Part(name, State.WARN, f"process {pid} runs, and has written no tables yet", None, then)
+        else:
+            yield Part(name, State.FAIL, "not known without the tables").because(tables)
+
+
+def _has_tables(tables: Tables) -> bool:
+    try:
+        return tables.location("decisions") is not None
+    except (OSError, UserError):
+        return True
+
+
+def _parts(
+    tables: Tables, settings: Settings, place: SettingsPlace, released_ms: int | None, now_ms: int
+) -> Iterator[Part]:
+    before, newest_ms, has_log = (
+        command_text("doctor --before", place),
+        tables.newest_ms("decisions"),
+        settings.kafka.has_log,
+    )
+    of_jmx = jmx_checks(tables, settings, now_ms) if settings.kafka.jmx_topic else []
+    hops = lag_checks(tables, settings, now_ms) if has_log else of_jmx[-1:]
+    input_ms = tables.query(_NEWEST_LINE if has_log else _NEWEST_SAMPLE).rows[0][0]
+    yield job_part(settings, Arrived(next(iter(hops), None), input_ms, newest_ms), released_ms, place)
+    yield part_of("shippers", [*(_senders(tables) if has_log else ()), *of_jmx], newest_ms, before)
+    known_ms, sources = tables.query(_KNOWN).rows[0][0], source_checks(tables, settings, now_ms)
+    as_of_ms = None if known_ms == END_MS else known_ms
+    yield part_of("sources", sources, as_of_ms, command_text("watch", place))
+    yield Part(
+        "tables", State.OK, f"{counted(len(_names(settings)), 'table')} in {settings.tables}", newest_ms
+    )
+    yield part_of("lag", hops or [_nothing()], newest_ms, command_text("doctor", place))
+    yield _agreement(tables, newest_ms, place)
 
 
 def _names(settings: Settings) -> tuple[str, ...]:
@@ -72,38 +124,6 @@ def _names(settings: Settings) -> tuple[str, ...]:
 
 def _nothing() -> Check:
     return warn("lag", "no line has been read yet", "start a shipper")
-
-
-def _job(settings: Settings, reading: Sequence[Check], newest_ms: int | None, place: SettingsPlace) -> Part:
-    """The job. Arriving rows decide, because the job may run on another machine; its process is a detail."""
-    pids = [driver_pid(settings.checkpoints, query) for query in (LOG, JMX)]
-    pid = next((pid for pid in pids if pid is not None and _runs(pid)), None)
-    is_reading = bool(reading) and reading[0].status is Status.OK
-    if is_reading:
-        return Part(
-            "job", State.OK, f"reads; process {pid}" if pid else "reads, on another machine", newest_ms
-        )
-    if pid is not None:
-        return Part(
-            "job",
-            State.WARN,
-            f"process {pid} runs, and reads nothing new",
-            newest_ms,
-            command_text("doctor", place),
-        )
-    return Part(
-        "job", State.FAIL, "does not run here, and nothing new is read", newest_ms, job_text("audit", place)
-    )
-
-
-def _runs(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass  # it runs, as another user
-    return True
 
 
 def _senders(tables: Tables) -> list[Check]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from kquota_spark.cli.options import DEFAULT_CONFIG, SettingsPlace
@@ -41,6 +41,12 @@ class Part:
     """Time of the figure, epoch ms; None if it has no time."""
     next: str = ""
     """The command to run; empty if all is well."""
+    follows: str = ""
+    """The part that has to be mended first, because this one is not well only for that reason; empty for none."""
+
+    def because(self, cause: Part) -> Part:
+        """This part, as one that is not well only because of another; it needs no command of its own."""
+        return replace(self, next=cause.next, follows=cause.part)
 
 
 def command_text(words: str, place: SettingsPlace) -> str:
@@ -50,9 +56,10 @@ def command_text(words: str, place: SettingsPlace) -> str:
     return " ".join(["kquota", words, *given])
 
 
-def job_text(name: str, place: SettingsPlace) -> str:
-    """The command that starts the job of this name."""
-    return f"spark-submit jobs/{name}.py --config {shlex.quote(os.fspath(place.config or DEFAULT_CONFIG))}"
+def audit_text(place: SettingsPlace) -> str:
+    """The command that starts the audit, which takes no --tables."""
+    config = place.config or (DEFAULT_CONFIG if DEFAULT_CONFIG.exists() else None)
+    return command_text("audit", SettingsPlace(config, None))
 
 
 def worst(checks: Sequence[Check]) -> Check:

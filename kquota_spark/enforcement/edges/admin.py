@@ -49,14 +49,18 @@ class KafkaLease:
         self._topic = LeaseTopic(settings)
         self._holder = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
         self._lock = threading.RLock()
+        self._command = ""
         self._producer: Any = None
         self._fencing: int | None = None
         self._since_ms: int | None = None
         self._confirmed_until_s = 0.0
         self._ended = threading.Event()
 
-    def acquire(self) -> int | None:
+    def acquire(self, command: str = "") -> int | None:
         """Take the lease, unless we hold it already; its fencing number, None if another enforcer holds it.
+
+        Args:
+            command: a person's command, for `holder`; empty for the enforcer.
 
         Raises:
             UserError: Kafka does not answer, or does not let us use the topic.
@@ -68,6 +72,7 @@ class KafkaLease:
             newest = self._topic.newest()
             if newest is not None and newest.holder != self._holder and self._is_alive(newest):
                 return None
+            self._command = command
             return self._taken(newest)
 
     def is_held(self, fencing: int) -> bool:
@@ -121,7 +126,7 @@ class KafkaLease:
             newest = self._topic.newest() if self._topic.exists() else None
             if newest is None:
                 return None
-            return Holder(newest.holder, newest.since_ms, self._is_alive(newest))
+            return Holder(newest.holder, newest.since_ms, self._is_alive(newest), newest.command)
 
     def _is_alive(self, record: LeaseRecord) -> bool:
         age_ms = now_ms() - record.at_ms
@@ -158,6 +163,8 @@ class KafkaLease:
         began_s = time.monotonic()
         delivered: list[Any] = []
         record = {"holder": self._holder, "event": event, "since_ms": self._since_ms, "detail": detail}
+        if self._command:
+            record["command"] = self._command
         self._producer.begin_transaction()
         self._producer.produce(
             self._topic.name,

@@ -80,10 +80,13 @@ class ZooKeeperLease:
 
     def __init__(self, calls: ZooKeeperCalls, nodes: EnforcementNodes) -> None:
         self._calls, self._nodes = calls, nodes
-        self._holder = f"{socket.gethostname()}:{os.getpid()}".encode()
+        self._holder = f"{socket.gethostname()}:{os.getpid()}"
 
-    def acquire(self) -> int | None:
+    def acquire(self, command: str = "") -> int | None:
         """Take the lease, unless we hold it already; its fencing number, None if another enforcer holds it.
+
+        Args:
+            command: a person's command, for `holder`; empty for the enforcer.
 
         Raises:
             UserError: ZooKeeper does not answer, or does not let us create our nodes; or anybody could write them.
@@ -99,8 +102,10 @@ class ZooKeeperLease:
         if self._calls.stat(self._nodes.enforcer) is not None:
             return self._number() if self._is_ours() else None
         transaction = self._calls.transaction()
-        transaction.create(self._nodes.enforcer, self._holder, acl=list(self._nodes.acl), ephemeral=True)
-        transaction.set_data(self._nodes.fencing, self._holder)
+        # Names of hosts have no blank: the command follows the first one.
+        holder = f"{self._holder} {command}".rstrip().encode()
+        transaction.create(self._nodes.enforcer, holder, acl=list(self._nodes.acl), ephemeral=True)
+        transaction.set_data(self._nodes.fencing, holder)
         results = self._calls.commit(transaction)
         refused = refusal_of(results)
         if refused is None:
@@ -138,7 +143,8 @@ class ZooKeeperLease:
         if found is None or not found[0]:
             return None
         is_holding = self._calls.stat(self._nodes.enforcer) is not None
-        return Holder(found[0].decode(errors="replace"), found[1].mtime, is_holding)
+        name, _, command = found[0].decode(errors="replace").partition(" ")
+        return Holder(name, found[1].mtime, is_holding, command)
 
     def _is_ours(self) -> bool:
         stat = self._calls.stat(self._nodes.enforcer)

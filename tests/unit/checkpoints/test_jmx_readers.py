@@ -114,7 +114,7 @@ def test_doctor_does_not_take_samples_for_requests(tmp_path: Path) -> None:
             "demo: 3 messages gave 2 samples, of brokers: 1; 1 hold no metric of a quota, 0 cannot be read",
         ),
         ("ok", "JMX judged", "demo: 1 decisions of 1 sampled rates"),
-        ("ok", "JMX age", "demo: through 2026-11-21 05:40:00 UTC, 2 s behind"),
+        ("ok", "JMX age", "demo: through 2026-11-21 05:40:00 UTC, 2.00 s behind"),
     ]
     write_table(
         tmp_path, "jmx_samples", sample(3, broker_id=2), sample(4, kind="unreadable", reason="no JSON")

@@ -20,14 +20,17 @@ def test_the_newest_record_is_read_again_and_again_and_nothing_is_fetched_in_bet
     )
     topic = LeaseTopic(settings)
     found = []
-    for holder in (b"a", b"b"):
-        producer.produce("lease", b'{"holder":"%s","event":"alive","since_ms":1}' % holder, partition=0)
+    for holder, of_command in ((b"a", b""), (b"b", b',"command":"kquota override set"')):
+        record = b'{"holder":"%s","event":"alive","since_ms":1%s}' % (holder, of_command)
+        producer.produce("lease", record, partition=0)
         assert producer.flush(60) == 0
         newest = topic.newest()
         # What stays assigned is fetched in the background without a pause.
-        found.append((newest and (newest.offset, newest.holder), topic._consumer.assignment()))
+        found.append(
+            (newest and (newest.offset, newest.holder, newest.command), topic._consumer.assignment())
+        )
     topic.close()
-    assert found == [((0, "a"), []), ((1, "b"), [])]
+    assert found == [((0, "a", ""), []), ((1, "b", "kquota override set"), [])]
 
 
 class _Fenced:

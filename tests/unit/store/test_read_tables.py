@@ -30,7 +30,7 @@ def test_a_missing_table_or_path_is_one_line_that_says_what_to_do(
     config = tmp_path / "prod.yaml"
     config.write_text(f"tables: {tmp_path}/none\n", encoding="utf-8")
     assert run("decisions", "--config", str(config)) == 1
-    audit = f"spark-submit jobs/audit.py --config {config}"
+    audit = f"kquota audit --config {config}"
     assert capsys.readouterr().out == (
         f"kquota: tables path {tmp_path}/none does not exist: run the audit first ({audit}) "
         f"or check tables: in {config}\n"

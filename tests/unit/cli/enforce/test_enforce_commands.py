@@ -203,7 +203,7 @@ waiting: none
 
 refused, newest first: none
 
-enforcer none has ever looked
+enforcer none has run yet
 """
     )
     plan = planned(cluster)

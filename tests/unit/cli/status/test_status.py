@@ -52,12 +52,13 @@ def rows(config: Path) -> tuple[int, dict[str, dict[str, Any]]]:
     return code, {row["part"]: row for row in found}
 
 
+WELL = "demo: running, 10 s behind, everything is ok\n\n"
 WELL_TABLES = (
     "job        ok     10.0 s   reads, on another machine\n"
     "shippers   ok     10.0 s   2 of 2 brokers send\n"
     "sources    ok     10.0 s   demo: quotas are known through 2026-11-21 05:40:00 UTC\n"
     "tables     ok     10.0 s   5 tables in tables\n"
-    "lag        ok     10.0 s   demo: the newest line is of 2026-11-21 05:40:00 UTC, 9 s behind\n"
+    "lag        ok     10.0 s   demo: the newest line is of 2026-11-21 05:40:00 UTC, 10.0 s behind\n"
     "agreement  ok     10.0 s   100.00 % of 1 certain verdicts in the last day\n"
 )
 WELL_ENFORCEMENT = (
@@ -71,7 +72,7 @@ def test_an_installation_that_is_well_has_a_figure_and_an_age_and_exit_code_0(co
     write_tables(config)
     code, out, err = run("status", "--config", str(config))
     assert (code, err) == (0, "")
-    assert out == WELL_TABLES + WELL_ENFORCEMENT
+    assert out == WELL + WELL_TABLES + WELL_ENFORCEMENT
 
 
 @pytest.mark.parametrize(
@@ -82,9 +83,9 @@ def test_an_installation_that_is_well_has_a_figure_and_an_age_and_exit_code_0(co
         ({"decision": {"requests_judged": 200, "requests_agreeing": 197}}, "agreement", "warn",
          "98.50 % of 200 certain verdicts in the last day", "kquota agreement"),
         ({"source": source(-3_600)}, "sources", "warn",
-         "demo: quotas are known through 2026-11-21 04:40:00 UTC, 3,610 s ago", "kquota watch"),
+         "demo: quotas are known through 2026-11-21 04:40:00 UTC, 60.2 min ago", "kquota watch"),
         ({"decision": {"second": decision(-3_600)["second"]}}, "lag", "warn",
-         "demo: decisions through 2026-11-21 04:40:00 UTC, 3,600 s behind", "kquota doctor"),
+         "demo: decisions through 2026-11-21 04:40:00 UTC, 60.0 min behind", "kquota doctor"),
     ],
 )  # fmt: skip
 def test_a_part_that_is_not_well_names_the_next_command_and_the_exit_code_is_2(
@@ -106,7 +107,7 @@ def test_a_job_that_stands_still_is_named_with_the_way_to_start_it(
     _, found = rows(config)
     assert (found["job"]["state"], found["job"]["next"]) == (
         "fail",
-        f"spark-submit jobs/audit.py --config {config}",
+        f"kquota audit --config {config}",
     )
     assert found["job"]["age_ms"] == 3_610_000
 
@@ -182,7 +183,7 @@ def test_on_an_object_store_a_row_says_who_holds_the_lease_and_how_long_ago_it_w
     code, out, err = run("status", "--config", str(config))
     assert (code, err) == (0, "")
     lease = f"lease      ok     8.00 s   log, jmx: held by process 812 on host-1 {SINCE}\n"
-    assert out == WELL_TABLES + lease + WELL_ENFORCEMENT
+    assert out == WELL + WELL_TABLES + lease + WELL_ENFORCEMENT
 
 
 @pytest.mark.parametrize(
@@ -229,7 +230,17 @@ def test_the_row_of_the_lease_is_well_while_its_holder_renews_it(
     _, out, _ = run("status", "--config", str(config), "--output", "json")
     row = next(row for row in json.loads(out)["rows"] if row["part"] == "lease")
     assert (row["state"], row["figure"], row["age_ms"]) == (state, figure, age_ms)
-    assert row["next"] == (f"spark-submit jobs/audit.py --config {config}" if state == "warn" else "")
+    assert row["next"] == (f"kquota audit --config {config}" if state == "warn" else "")
+
+
+def test_on_an_object_store_a_released_lease_says_since_when_nothing_runs(config: Path, on_s3: str) -> None:
+    write_tables(config)
+    released = NOTE | {"is_released": True, "renewed_ms": NOW_MS - 2_000}
+    take_lease(config, on_s3, "log", released)
+    code, out, _ = run("status", "--config", str(config))
+    assert code == 2
+    [first, *_] = out.split(": start ")
+    assert first == "demo: not running since 05:40:08 UTC (2 s)"
 
 
 def test_on_a_local_disk_no_lease_is_asked_for(config: Path) -> None:
