@@ -243,9 +243,11 @@ def _agreement(tables: Tables) -> list[Check]:
             checks.append(ok(what, f"{row['cluster_id']}: nothing to compare ({rest})"))
             continue
         percent = 100.0 * row["agreeing"] / judged
+        alarms = _plural(row["false_positive"], "false alarm", "s")
+        misses = _plural(row["false_negative"], "miss", "es")
         evidence = (
             f"{row['cluster_id']}: {percent:.2f} % of {judged:,} verdicts agree with the broker "
-            f"({row['false_positive']:,} false alarms, {row['false_negative']:,} misses); {rest}"
+            f"({alarms}, {misses}); {rest}"
         )
         advice = (
             "check broker.quota_window_num, quota_window_size_seconds and version against the brokers, their "
@@ -254,6 +256,10 @@ def _agreement(tables: Tables) -> list[Check]:
         is_good = percent >= _AGREEMENT_PERCENT
         checks.append(ok(what, evidence) if is_good else warn(what, evidence, advice))
     return checks
+
+
+def _plural(count: int, noun: str, ending: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else ending}"
 
 
 def _episodes(tables: Tables, settings: Settings) -> list[Check]:

@@ -68,7 +68,7 @@ def _answered_checks(
             checks += _quota_settings(admin, broker_id, settings)
         existing = admin.list_topics()
         if settings.kafka.jmx_topic:
-            missing = missing_jmx_topic(settings, existing)
+            missing = missing_jmx_topic(settings, existing, len(brokers))
             there = ok("JMX topic", f"{settings.kafka.jmx_topic} is there")
             checks.append(fail("JMX topic", *missing) if missing else there)
         if not settings.kafka.has_log:

@@ -37,7 +37,7 @@ def require_topics(settings: Settings) -> None:
     client = admin_client(settings)
     found = _asked_metadata(client, settings)
     existing, brokers = found.topics, len(found.brokers)
-    missing = missing_topics(settings, existing, brokers) or missing_jmx_topic(settings, existing)
+    missing = missing_topics(settings, existing, brokers) or missing_jmx_topic(settings, existing, brokers)
     if missing:
         raise UserError(f"{missing[0]} on {kafka.bootstrap_servers}: {missing[1]}")
     if not kafka.allow_create_time:
@@ -114,12 +114,12 @@ def missing_topics(settings: Settings, existing: Collection[str], brokers: int) 
     )
 
 
-def missing_jmx_topic(settings: Settings, existing: Collection[str]) -> tuple[str, str] | None:
+def missing_jmx_topic(settings: Settings, existing: Collection[str], brokers: int) -> tuple[str, str] | None:
     """The same for the topic of JMX samples."""
     topic = settings.kafka.jmx_topic
     if not topic or topic in existing:
         return None
-    create = f"kafka-topics.sh --create --topic {topic} --config {STAMP}=LogAppendTime"
+    create = topic_command(settings.kafka.bootstrap_servers, topic, brokers)
     advice = f"create it ({create}), grant Read on it to the user of kafka.options, or check kafka.jmx_topic"
     return f"topic {topic} does not exist", advice
 

@@ -98,7 +98,7 @@ def test_a_cluster_without_a_request_log_is_audited_from_jmx(tmp_path: Path) -> 
         set_quota(cluster.zookeeper_connect, client_id=OVER, producer_byte_rate=LIMIT)
         set_quota(cluster.zookeeper_connect, client_id=UNDER, producer_byte_rate=LIMIT)
         config = _config(tmp_path, cluster, "http://127.0.0.1:1/jolokia")
-        before = _run(*_kquota("doctor", "--before", "--config", str(config)))
+        before = _run(*_kquota("doctor", "--before", "--all", "--config", str(config)))
         collector = subprocess.Popen(
             _kquota("collect", "jmx", "--config", str(config)), stderr=subprocess.PIPE, text=True
         )
@@ -112,7 +112,7 @@ def test_a_cluster_without_a_request_log_is_audited_from_jmx(tmp_path: Path) -> 
         # A broker that is away is said once, and does not keep the other from being collected.
         assert said.count("broker 7 at http://127.0.0.1:1/jolokia gives no metrics") == 1
         _run(_SUBMIT, *QUICK, "--driver-memory", "2g", "jobs/audit.py", "--config", str(config), "--once")
-        doctor = _run(*_kquota("doctor", "--config", str(config)))
+        doctor = _run(*_kquota("doctor", "--all", "--config", str(config)))
 
     settings = load_settings(config)
     kinds = query(settings, ["jmx_samples"], "select kind, count(*) > 20 from jmx_samples group by all")

@@ -23,7 +23,7 @@ CUT = "    ..."
 """A line that stands for lines of the output which a page leaves out."""
 _CONSOLE = re.compile(r"^```console\n\$ (kquota [^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _MARKED = re.compile(r"^<!-- output: (kquota [^\n]*) -->\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_AGE = re.compile(r"[\d,]+( s behind| s ago)")
+_AGE = re.compile(r"[\d.,]+ \w+( behind| ago)")
 _LINKED = ("conf", "kquota_spark", "tests")
 
 

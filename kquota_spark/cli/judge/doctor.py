@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Iterator
+import os
+import shlex
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
-from operator import itemgetter
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
 
 from kquota_spark.cli.exit_codes import DONE, ERROR, FOUND
 from kquota_spark.cli.options import (
@@ -15,10 +20,13 @@ from kquota_spark.cli.options import (
     settings_of,
 )
 from kquota_spark.cli.settings_file import WHOLE_FILE
-from kquota_spark.cli.text.render import Colour, Format, Report, Row, Shown, show_as_found
+from kquota_spark.cli.text.page import Page, Tone, say
+from kquota_spark.cli.text.render import Format, Report, show
 from kquota_spark.config.settings import Settings
 from kquota_spark.config.substitution import missing_values
 from kquota_spark.errors import UserError
+from kquota_spark.formats.text.escape import terminal_text
+from kquota_spark.formats.text.person_units import type_text
 from kquota_spark.process.check import Check, Status, fail, ok, warn
 from kquota_spark.process.clock import now_ms
 
@@ -30,7 +38,9 @@ CODES = {
 }
 
 _COLUMNS = ("status", "what", "evidence", "advice")
-_COLOURS = {Status.FAIL.value: Colour.RED, Status.WARN.value: Colour.YELLOW}
+_TONES = {Status.FAIL: Tone.OVER, Status.WARN: Tone.BAD}
+_NAME = 18
+"""Columns of a check's name."""
 
 
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -42,31 +52,127 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
         action="store_true",
         help="ahead of the first run: settings, servers, the log topic, this machine",
     )
+    parser.add_argument("--all", action="store_true", help="print the checks that are ok too")
     add_form_option(parser)
     parser.set_defaults(run=run_doctor)
 
 
 def run_doctor(options: argparse.Namespace) -> int:
     """Run the checks; returns `FOUND` if one failed."""
-    command = "kquota doctor"
     if options.before:
-        command += " --before"
-        checks = _before(options)
-    else:
-        from kquota_spark.doctor.checks import run_checks
+        verdict = partial(_before_verdict, options.config)
+        return show_checks(
+            "kquota doctor --before", _before(options), options.output, verdict, is_whole=options.all
+        )
+    from kquota_spark.doctor.checks import run_checks
 
-        checks = run_checks(settings_of(options), now_ms())
-    return show_checks(command, checks, options.output)
-
-
-def show_checks(command: str, checks: Iterable[Check], form: Format) -> int:
-    """Print each check when it is done; returns `FOUND` if one failed."""
-    report = Report(
-        command, _COLUMNS, (), shown=_SHOWN, colour=lambda row: _COLOURS.get(row["status"]), is_cut=False
+    settings = settings_of(options)
+    verdict = partial(_verdict, settings.cluster_id)
+    checks = run_checks(settings, now_ms())
+    return show_checks(
+        "kquota doctor", checks, options.output, verdict, is_whole=options.all, cluster_id=settings.cluster_id
     )
-    found = (asdict(check) | {"status": check.status.value} for check in checks)
-    rows = show_as_found(report, found, form)
-    return FOUND if any(row["status"] == Status.FAIL.value for row in rows) else DONE
+
+
+def show_checks(
+    command: str,
+    checks: Iterable[Check],
+    form: Format,
+    verdict: Callable[[Counts], str],
+    *,
+    is_whole: bool = True,
+    cluster_id: str = "",
+) -> int:
+    """Print the checks; in a table those that are not ok come first, each when it is done.
+
+    Args:
+        command: name in the envelope of the answer.
+        checks: in the order in which they are made.
+        form: of the output; all but the table have every check.
+        verdict: makes the last line.
+        is_whole: whether a table has the checks that are ok as well.
+        cluster_id: the cluster whose name a table leaves out of the evidence; empty for none.
+
+    Returns:
+        `FOUND` if a check failed.
+    """
+    found = list[Check]()
+    for check in checks:
+        found.append(check)
+        if form == "table" and check.status is not Status.OK:
+            _print(check, cluster_id)
+    counts = Counts(*(sum(check.status is status for check in found) for status in Status))
+    said = verdict(counts)
+    if form == "table":
+        for check in found:
+            if is_whole and check.status is Status.OK:
+                _print(check, cluster_id)
+        if counts.ok and not is_whole:
+            say(f"{_checks(counts.ok)} {'is' if counts.ok == 1 else 'are'} ok (--all shows them)")
+        say(terminal_text(said))
+    else:
+        rows = [asdict(check) | {"status": check.status.value} for check in found]
+        show(Report(command, _COLUMNS, rows, (), envelope={"verdict": said, **counts._asdict()}), form)
+    return FOUND if counts.fail else DONE
+
+
+class Counts(NamedTuple):
+    """Number of checks by status; the names are those of `Status`."""
+
+    ok: int
+    warn: int
+    fail: int
+
+    @property
+    def text(self) -> str:
+        """Those that are not ok, as `2 checks fail, 1 warns`."""
+        told = []
+        for count, one, many in ((self.fail, "fails", "fail"), (self.warn, "warns", "warn")):
+            if count:
+                noun = f"{count:,}" if told else _checks(count)
+                told.append(f"{noun} {one if count == 1 else many}")
+        return ", ".join(told)
+
+
+def _checks(count: int) -> str:
+    return f"{count:,} check{'' if count == 1 else 's'}"
+
+
+def _verdict(cluster_id: str, counts: Counts) -> str:
+    """The last line after a run."""
+    if counts.fail:
+        return f"{cluster_id}: {counts.text}: do not rely on the results before it is mended"
+    if counts.warn:
+        return f"{cluster_id}: {counts.text}: the results are right, or they show where they are not"
+    return f"{cluster_id}: every line is counted, and every table is up to date"
+
+
+def _before_verdict(config: Path | None, counts: Counts) -> str:
+    """The last line ahead of a run."""
+    if counts.fail:
+        return f"not ready: {counts.text}"
+    given = f" --config {shlex.quote(os.fspath(config))}" if config else ""
+    return f"ready: kquota audit{given} starts it{f' ({counts.text})' if counts.warn else ''}"
+
+
+def _print(check: Check, cluster_id: str) -> None:
+    """One check: status, name and evidence, and below it what to do."""
+    page, lead = Page(), f"{check.status.value:<5}  {_name(check.what):<{_NAME}}  "
+    is_cut = sys.stdout.isatty()
+    evidence = check.evidence.removeprefix(f"{cluster_id}: ") if cluster_id else check.evidence
+    texts = [evidence, f"fix: {check.advice}"] if check.advice else [evidence]
+    for label, text in zip((lead, ""), texts, strict=False):
+        if is_cut:
+            page.paragraph(label, terminal_text(text), _TONES.get(check.status), indent=len(lead))
+        else:
+            say(f"{label:<{len(lead)}}{terminal_text(text)}")
+    sys.stdout.flush()
+
+
+def _name(what: str) -> str:
+    """The name for people: types of quotas have a short form."""
+    *words, last = what.split(" ")
+    return terminal_text(" ".join([*words, type_text(last)]))
 
 
 def _before(options: argparse.Namespace) -> Iterator[Check]:
@@ -104,14 +210,3 @@ def _refused_by_serve(settings: Settings) -> str | None:
     except UserError as error:
         return str(error)
     return None
-
-
-def _finding(row: Row) -> str:
-    return f"{row['evidence']} -> {row['advice']}" if row["advice"] else str(row["evidence"])
-
-
-_SHOWN = (
-    Shown("check", itemgetter("status"), is_text=True, keep=5),
-    Shown("what", itemgetter("what"), is_text=True, keep=17),
-    Shown("evidence -> what to do", _finding, is_text=True),
-)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from kquota_spark.checkpoints.checkpoints import JMX, LOG
-from kquota_spark.cli.judge.doctor import show_checks
+from kquota_spark.cli.judge.doctor import Counts, show_checks
 from kquota_spark.cli.options import add_config_option, settings_of
 from kquota_spark.config.settings import Settings
 from kquota_spark.embedded.setup.spark import prepare_spark
@@ -83,6 +83,11 @@ def _check_store(settings: Settings) -> int:
     require_java()
     session = spark_session(settings, "kquota-check-store")
     try:
-        return show_checks("kquota audit --check-store", store_checks(settings, session), "table")
+        checks = store_checks(settings, session)
+        return show_checks("kquota audit --check-store", checks, "table", _store_verdict)
     finally:
         session.stop()
+
+
+def _store_verdict(counts: Counts) -> str:
+    return counts.text or "the store can be used from the driver and from tasks"

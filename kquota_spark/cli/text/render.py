@@ -12,7 +12,7 @@ import io
 import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Literal
 
@@ -117,39 +117,6 @@ def _encoding() -> str:
 def _write(text: str) -> None:
     """Write a text with escapes: a terminal with an old encoding must not cause a traceback."""
     sys.stdout.write(encodable(text, _encoding()))
-
-
-def show_as_found(report: Report, rows: Iterable[Row], form: Format) -> Sequence[Row]:
-    """`show` for rows that are slow to find. A table prints each row at once, in columns as wide as they `keep`."""
-    if form != "table":
-        report = replace(report, rows=list(rows))
-        show(report, form)
-        return report.rows
-    found: list[Row] = []
-    room = columns_of() if sys.stdout.isatty() else None
-    _write_now(_uncut_lines(report, [column.title for column in report.shown], room))
-    for row in rows:
-        found.append(row)
-        texts = [_cell(column, row, _encoding()) for column in report.shown]
-        colour = report.colour(row) if has_colour(sys.stdout) else None
-        _write_now(_coloured(text, colour) for text in _uncut_lines(report, texts, room))
-    return found
-
-
-def _uncut_lines(report: Report, texts: Sequence[str], room: int | None) -> Iterator[str]:
-    """The lines of a row in columns as wide as they `keep`; the last text is wrapped in the remaining width."""
-    widths = [max(column.keep, width(text)) for column, text in zip(report.shown, texts, strict=True)]
-    before = _total(widths) - widths[-1]
-    parts: Iterable[str] = [texts[-1]]
-    if room is not None and before + width(texts[-1]) > room:
-        parts = folded(texts[-1], max(room - before, _SMALLEST_TEXT))
-    yield from _row_lines(report.shown, texts, widths, parts)
-
-
-def _write_now(lines: Iterable[str]) -> None:
-    for text in lines:
-        _write(f"{text}\n")
-    sys.stdout.flush()
 
 
 def _coloured(text: str, colour: Colour | None) -> str:

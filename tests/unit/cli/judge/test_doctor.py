@@ -17,26 +17,51 @@ from tests.support.tables.table_rows import T0_MS, decision, request, run, secon
 pytestmark = pytest.mark.usefixtures("doctors_clock")
 
 
-def test_a_healthy_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_healthy_run_is_a_count_and_a_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("doctor", "--tables", str(_tables(tmp_path))) == 0
-    assert capsys.readouterr().out == _HEALTHY
+    assert capsys.readouterr().out == f"12 checks are ok (--all shows them)\n{_VERDICT}"
+    assert run("doctor", "--all", "--tables", str(tmp_path)) == 0
+    assert capsys.readouterr().out == _HEALTHY + _VERDICT
+    assert run("doctor", "--tables", str(tmp_path), "--output", "json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert {name: found[name] for name in ("verdict", "ok", "warn", "fail")} == {
+        "verdict": _VERDICT.rstrip(), "ok": 12, "warn": 0, "fail": 0,
+    }  # fmt: skip
+    assert len(found["rows"]) == 12
 
 
+def test_what_is_not_ok_comes_first_with_its_fix_and_the_cluster_is_named_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "kquota.yaml"
+    config.write_text(f"cluster_id: demo\ntables: {tmp_path}/tables\n", encoding="utf-8")
+    _tables(tmp_path / "tables", (*_REQUESTS, request(7, T0_MS + 6_000), request(5, T0_MS + 300)))
+    assert run("doctor", "--config", str(config)) == 2
+    printed = capsys.readouterr().out.splitlines()
+    assert [line[:43].rstrip() for line in printed if not line.startswith(" " * 27 + "fix: ")] == [
+        "fail   offsets             log-0: 1 offsets",
+        "warn   measured            5 chargeable req",
+        "10 checks are ok (--all shows them)",
+        "demo: 1 check fails, 1 warns: do not rely o",
+    ]
+    assert sum(line.startswith(" " * 27 + "fix: ") for line in printed) == 2
+
+
+_VERDICT = "kafka: every line is counted, and every table is up to date\n"
 _HEALTHY = """\
-check  what               evidence -> what to do
-ok     lines              demo: 5 lines = 4 requests + 0 unreadable + 1 heartbeats
-ok     duplicates         demo: 0 lines came more than once; each counts once
-ok     offsets            demo: log-0: 0 to 4 without a gap
-ok     unreadable         demo: 0 of 5 lines (0.000 %)
-ok     measured           demo: 3 chargeable requests = 2 in usage + 0 copies + 1 not yet measured + 0 late
-ok     judged             demo: 2 requests in usage = 2 in decisions + 0 late + 0 not yet judged
-ok     ingest             demo: the newest line is of 2026-11-21 05:40:05 UTC, 4 s behind
-ok     measure            demo: usage through 2026-11-21 05:40:01 UTC, 4 s behind
-ok     judge              demo: decisions through 2026-11-21 05:40:01 UTC, 0 s behind
-ok     quota snapshot     demo: quotas are known through 2026-11-21 05:40:09 UTC
-ok     agreement produce  demo: 100.00 % of 2 verdicts agree with the broker (0 false alarms, 0 misses); \
+ok     lines               demo: 5 lines = 4 requests + 0 unreadable + 1 heartbeats
+ok     duplicates          demo: 0 lines came more than once; each counts once
+ok     offsets             demo: log-0: 0 to 4 without a gap
+ok     unreadable          demo: 0 of 5 lines (0.000 %)
+ok     measured            demo: 3 chargeable requests = 2 in usage + 0 copies + 1 not yet measured + 0 late
+ok     judged              demo: 2 requests in usage = 2 in decisions + 0 late + 0 not yet judged
+ok     ingest              demo: the newest line is of 2026-11-21 05:40:05 UTC, 5.00 s behind
+ok     measure             demo: usage through 2026-11-21 05:40:01 UTC, 4.00 s behind
+ok     judge               demo: decisions through 2026-11-21 05:40:01 UTC, 0 ms behind
+ok     quota snapshot      demo: quotas are known through 2026-11-21 05:40:09 UTC
+ok     agreement produce   demo: 100.00 % of 2 verdicts agree with the broker (0 false alarms, 0 misses); \
 not judged: 0 uncertain, 0 inferred, 0 under a request quota
-ok     violations         none
+ok     violations          none
 """
 
 
@@ -88,11 +113,11 @@ def test_a_line_that_was_delivered_twice_is_counted_and_is_no_finding(
     requests = (*(request(n, T0_MS + 100_000) for n in range(10)), *many, copy)
     usages = (usage(0, requests=200, duplicates=1),)
     root = _tables(tmp_path, requests, usages=usages, decisions=(decision(0, requests=200),))
-    assert run("doctor", "--tables", str(root)) == 0
+    assert run("doctor", "--all", "--tables", str(root)) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert "ok     duplicates         demo: 1 lines came more than once; each counts once" in lines
+    assert "ok     duplicates          demo: 1 lines came more than once; each counts once" in lines
     assert (
-        "ok     measured           demo: 211 chargeable requests = 200 in usage + 1 copies + "
+        "ok     measured            demo: 211 chargeable requests = 200 in usage + 1 copies + "
         "10 not yet measured + 0 late"
     ) in lines
 
@@ -208,5 +233,5 @@ def test_retention_of_whole_days_is_no_gap(tmp_path: Path, capsys: pytest.Captur
         request(5, midnight_ms + 86_400_000, event_date=dates[1]),
     )
     write_table(tmp_path, "requests", *requests)
-    run("doctor", "--tables", str(tmp_path))
-    assert "ok     offsets            demo: log-0: 4 to 5 without a gap\n" in capsys.readouterr().out
+    run("doctor", "--all", "--tables", str(tmp_path))
+    assert "ok     offsets             demo: log-0: 4 to 5 without a gap\n" in capsys.readouterr().out

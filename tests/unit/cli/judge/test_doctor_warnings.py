@@ -49,8 +49,9 @@ def test_unreadable_lines_are_told_with_their_reasons_escaped(
     root = _tables(tmp_path, (*_REQUESTS, unreadable(5, "not \x1b[2JJSON"), unreadable(6, "not \x1b[2JJSON")))
     assert run("doctor", "--tables", str(root)) == 0
     assert (
-        "warn   unreadable         demo: 2 of 7 lines (28.571 %): 2 not \\x1b[2JJSON -> "
-        "kept in requests with reason and raw_text: fix what writes them, or the format\n"
+        "warn   unreadable          demo: 2 of 7 lines (28.571 %): 2 not \\x1b[2JJSON\n"
+        "                           fix: kept in requests with reason and raw_text: fix what writes them, "
+        "or the format\n"
     ) in capsys.readouterr().out
 
 
@@ -62,11 +63,11 @@ def test_a_finished_run_is_behind_but_no_failure(
     assert (code, findings) == (
         0,
         [
-            ("warn", "ingest", "demo: the newest line is of 2026-11-21 05:40:05 UTC, 86,404 s behind"),
+            ("warn", "ingest", "demo: the newest line is of 2026-11-21 05:40:05 UTC, 24.0 h behind"),
             (
                 "warn",
                 "quota snapshot",
-                "demo: quotas are known through 2026-11-21 05:40:09 UTC, 86,401 s ago",
+                "demo: quotas are known through 2026-11-21 05:40:09 UTC, 24.0 h ago",
             ),
         ],
     )
@@ -118,9 +119,10 @@ def test_agreement_below_99_percent_names_likely_causes(
     assert run("doctor", "--tables", str(root)) == 0
     # 98 of 101: 97.03 %.
     assert (
-        "warn   agreement produce  demo: 97.03 % of 101 verdicts agree with the broker (1 false alarms, "
-        "2 misses); not judged: 0 uncertain, 0 inferred, 0 under a request quota -> check "
-        "broker.quota_window_num, quota_window_size_seconds and version against the brokers, "
+        "warn   agreement produce   demo: 97.03 % of 101 verdicts agree with the broker (1 false alarm, "
+        "2 misses); not judged: 0 uncertain, 0 inferred, 0 under a request quota\n"
+        "                           fix: check broker.quota_window_num, quota_window_size_seconds and "
+        "version against the brokers, "
         "their clocks and log_time_zone, a request quota, and client.quota.callback.class\n"
     ) in capsys.readouterr().out
 
@@ -130,8 +132,8 @@ def test_open_violations_are_counted_and_one_that_should_have_ended_is_found(
 ) -> None:
     root = _tables(tmp_path, violations=(violation(0), violation(1, None)))
     assert _findings(root, capsys) == (0, [])
-    run("doctor", "--tables", str(root))
-    assert "ok     violations         demo: 2 episodes, 1 open\n" in capsys.readouterr().out
+    run("doctor", "--all", "--tables", str(root))
+    assert "ok     violations          demo: 2 episodes, 1 open\n" in capsys.readouterr().out
     write_table(root, "decisions", decision(600, requests=0))
     _, findings = _findings(root, capsys)
     text = "demo: 2 episodes, 1 open, one without a violated second since 2026-11-21 05:40:01 UTC"
