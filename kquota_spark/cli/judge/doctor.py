@@ -126,7 +126,7 @@ class Counts(NamedTuple):
     @property
     def text(self) -> str:
         """Those that are not ok, as `2 checks fail, 1 warns`."""
-        told = []
+        told = list[str]()
         for count, one, many in ((self.fail, "fails", "fail"), (self.warn, "warns", "warn")):
             if count:
                 noun = f"{count:,}" if told else _checks(count)

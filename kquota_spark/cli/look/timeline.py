@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import string
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any, NamedTuple
@@ -28,6 +27,7 @@ from kquota_spark.cli.text.timeline_chart import (
     MOST_SLOTS,
     chart,
     far_limits,
+    letter_of,
     letters,
     marks,
     slots_in,
@@ -48,8 +48,8 @@ from kquota_spark.formats.text.person_units import (
 from kquota_spark.reports.scope.broker_buckets import BucketKey
 from kquota_spark.reports.scope.period import Period
 from kquota_spark.reports.scope.timeline_slots import Identity, Place
+from kquota_spark.reports.timeline.events import Event
 from kquota_spark.reports.timeline.timeline import Timeline, timeline
-from kquota_spark.reports.timeline.timeline_events import Event
 from kquota_spark.store.reading import Tables, utc_text
 
 COMMANDS = {
@@ -59,12 +59,13 @@ COMMANDS = {
 _HOUR_MS = 3_600_000
 _COLUMNS = (
     "row", "time", "until", "letter", "rate_per_s", "limit_per_s", "rule", "quota_used_percent", "throttled_ms",
-    "throttled_requests", "requests", "seconds", "is_certain", "source", "is_muted", "kind", "what", "before", "after",
-    "by",
+    "throttled_requests", "requests", "seconds", "is_certain", "source", "is_muted", "kind", "status", "what",
+    "before", "after", "by", "entity", "planned_at", "approved_at", "seen_at", "in_force_at",
 )  # fmt: skip
 """A slot has the columns up to `is_muted`; an event has `letter` and the columns from `kind`."""
-_TIMES = frozenset({"time", "until"})
-_LETTERS = string.ascii_uppercase + string.ascii_lowercase
+_OF_CHANGE = ("planned_at", "approved_at", "seen_at", "in_force_at")
+"""Columns with the times of a change; the attribute of an event has the suffix `_ms`."""
+_TIMES = frozenset({"time", "until", *_OF_CHANGE})
 _MOST_TEXT = 200
 _MOST_NAME = 40
 _DAY_MS = 86_400_000
@@ -183,11 +184,11 @@ def _rows(found: Timeline, limit: int | None) -> Sequence[Row]:
         blank | asdict(slot) | {"row": "slot", "time": slot.from_ms, "until": slot.from_ms + found.length_ms}
         for slot in found.slots
     ]
-    names = dict(enumerate(_LETTERS))
     events = [
         blank
         | asdict(event)
-        | {"row": "event", "letter": names.get(number), "time": event.time_ms, "until": event.until_ms}
+        | {name: getattr(event, f"{name}_ms") for name in _OF_CHANGE}
+        | {"row": "event", "letter": letter_of(number), "time": event.time_ms, "until": event.until_ms}
         for number, event in enumerate(found.events)
     ]
     return [*slots, *events][:limit]
@@ -218,14 +219,14 @@ def print_chart(found: Timeline, limit: int | None, page: Page) -> None:
     gaps = [event for event in found.events if event.kind == "gap"]
     for line in marks(found.slots, gaps, found.length_ms, strokes):
         page.line(line, Tone.BAD)
-    # At most as many events as there are letters.
-    shown = list(zip(_LETTERS, found.events[:limit], strict=False))
+    shown = [(letter_of(number), event) for number, event in enumerate(found.events[:limit])]
     for line in letters(shown, found.from_ms, found.length_ms, len(found.slots), strokes.edge):
         page.line(line, Tone.TITLE)
     page.line()
     with_day = len({event.time_ms // _DAY_MS for _, event in shown}) > 1
+    longest = max((len(letter) for letter, _ in shown), default=0)
     for letter, event in shown:
-        label = f"{letter} {clock_time(event.time_ms, with_day=with_day)}  "
+        label = f"{letter:<{longest}} {clock_time(event.time_ms, with_day=with_day)}  "
         tone = Tone.BAD if event.kind == "violation" else None
         page.paragraph(label, _event_text(event, quota_type), tone, indent=len(label))
     if len(found.events) > len(shown):
@@ -270,8 +271,35 @@ def _event_text(event: Event, quota_type: str) -> str:
     by = "" if event.by is None else f" by {cut(terminal_text(event.by), _MOST_NAME)}"
     if not event.has_values:
         return f"{event.kind}{by}: {what}"
-    values = f"{_value_text(event.before, quota_type)} -> {_value_text(event.after, quota_type)}"
-    return f"{event.kind}: {values}{by}: {what}"
+    status = "" if event.status in ("", "applied") else f" {event.status}"
+    values = _values_text(event, quota_type)
+    return f"{event.kind}{status}{by} {values}, {', '.join([what, *_times_of(event)])}"
+
+
+def _times_of(event: Event) -> Iterator[str]:
+    """The other times of a change; those in the event's own second are left out."""
+    times = {
+        "planned": event.planned_at_ms,
+        "approved": event.approved_at_ms,
+        "in force": event.in_force_at_ms,
+        "seen by the watcher": event.seen_at_ms,
+    }
+    for name, time_ms in times.items():
+        if time_ms is None:
+            continue
+        if time_ms // 1_000 != event.time_ms // 1_000:
+            is_same_day = time_ms // _DAY_MS == event.time_ms // _DAY_MS
+            yield f"{name} {clock_time(time_ms, with_day=not is_same_day)}"
+        elif name == "in force":
+            yield "in force at once"
+
+
+def _values_text(event: Event, quota_type: str) -> str:
+    """`200 -> 250 kB/s`: a common unit is written once."""
+    before, after = (_value_text(value, quota_type) for value in (event.before, event.after))
+    number, _, unit = before.rpartition(" ")
+    is_common = event.before is not None and event.after is not None and unit == after.rpartition(" ")[2]
+    return f"{number if is_common and number else before} -> {after}"
 
 
 def _value_text(value: float | None, quota_type: str) -> str:

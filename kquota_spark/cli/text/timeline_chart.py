@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from kquota_spark.reports.scope.timeline_slots import Slot
-from kquota_spark.reports.timeline.timeline_events import Event
+from kquota_spark.reports.timeline.events import Event
 
 LABEL = 10
 """Columns at the left of the axis."""
@@ -22,6 +22,7 @@ _FAR = 4.0
 _TICK = 14
 _MOST_LETTER_ROWS = 3
 _DAY_MS = 86_400_000
+_BLANK = (" ", 0)
 
 
 class Strokes(NamedTuple):
@@ -128,31 +129,50 @@ def _overlaps(gap: Event, slot: Slot, length_ms: int) -> bool:
     return gap.time_ms < slot.from_ms + length_ms and (gap.until_ms or gap.time_ms + 1) > slot.from_ms
 
 
+def letter_of(number: int) -> str:
+    """The label of an event by its place: A to Z, then AA to AZ, BA and so on."""
+    label = ""
+    while number >= 0:
+        label = chr(ord("A") + number % 26) + label
+        number = number // 26 - 1
+    return label
+
+
 def letters(
     lettered: Sequence[tuple[str, Event]], from_ms: int, length_ms: int, count: int, edge: str
 ) -> Iterator[str]:
-    """Rows with the letter of each event at its time; `+` where not all events have room.
+    """Rows with the label of each event at its time; `+` where not all events have room.
 
     Args:
-        lettered: events with one letter each.
+        lettered: events with one label each, see `letter_of`.
         from_ms: start of the first slot, epoch ms.
         length_ms: length of a slot, ms.
         count: number of slots.
         edge: character between the label and the first slot.
     """
-    stacks: list[list[str]] = [[] for _ in range(count)]
-    for letter, event in lettered:
-        place = (event.time_ms - from_ms) // length_ms
-        stacks[min(max(place, 0), count - 1)].append(letter)
-    height = min(max(map(len, stacks), default=0), _MOST_LETTER_ROWS)
-    for row in range(height):
-        is_full = row == _MOST_LETTER_ROWS - 1
-        cells = [
-            "+" if is_full and len(stack) > _MOST_LETTER_ROWS else stack[row] if row < len(stack) else " "
-            for stack in stacks
-        ]
-        name = "events" if row == 0 else ""
-        yield f"{name:>{LABEL}}{edge}{''.join(cells)}".rstrip()
+    # A cell of a label has the whole label, and the cell's place in it.
+    rows = [[_BLANK] * count for _ in range(_MOST_LETTER_ROWS)]
+    for label, event in lettered:
+        place = min(max((event.time_ms - from_ms) // length_ms, 0), max(count - len(label), 0))
+        row = next((row for row in rows if _has_room(row, place, label)), None)
+        if row is not None:
+            row[place : place + len(label)] = [(label, index) for index in range(len(label))]
+            continue
+        in_the_way, index = rows[-1][place]
+        first = place - index
+        rows[-1][first : first + len(in_the_way)] = [_BLANK] * len(in_the_way)
+        rows[-1][place] = ("+", 0)
+    for number, row in enumerate(rows):
+        if any(cell != _BLANK for cell in row):
+            name = "events" if number == 0 else ""
+            cells = "".join(label[index] for label, index in row)
+            yield f"{name:>{LABEL}}{edge}{cells}".rstrip()
+
+
+def _has_room(row: Sequence[tuple[str, int]], place: int, label: str) -> bool:
+    """Whether a label fits; one of several letters needs a blank beside it, to be told from its neighbours."""
+    margin = len(label) > 1
+    return all(cell == _BLANK for cell in row[max(place - margin, 0) : place + len(label) + margin])
 
 
 def time_axis(from_ms: int, length_ms: int, count: int) -> str:

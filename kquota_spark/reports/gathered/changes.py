@@ -15,12 +15,11 @@ from typing import Any
 from kquota_spark.enforce.changes import Event
 from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.reports.scope.audit_report import Change, Effect
+from kquota_spark.reports.scope.echoes import QuotaSet, is_echo
 from kquota_spark.reports.scope.report_scope import BUCKET, Scope
 
 OVERRIDE = "override"
 """Name in `enforcement_log` for the policy of a change that a person asked for."""
-_ECHO_MS = 60_000
-"""Maximum time (ms) between an enforcement step and an edit that is its echo."""
 
 _EDITS = """
 select epoch_ms(changed_at) as at_ms, entity, key, previous_value as before, value as after, "user"
@@ -76,10 +75,9 @@ def _is_shown(scope: Scope, row: dict[str, Any]) -> bool:
 
 
 def _is_echo(edit: dict[str, Any], steps: Collection[dict[str, Any]]) -> bool:
+    seen = QuotaSet(edit["at_ms"], edit["entity"], edit["key"], edit["after"])
     return any(
-        (step["entity"], step["key"], _set_by(step)) == (edit["entity"], edit["key"], edit["after"])
-        and abs(step["at_ms"] - edit["at_ms"]) <= _ECHO_MS
-        for step in steps
+        is_echo(seen, QuotaSet(step["at_ms"], step["entity"], step["key"], _set_by(step))) for step in steps
     )
 
 

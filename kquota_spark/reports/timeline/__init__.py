@@ -1,4 +1,4 @@
 """One client or bucket over time.
 
-In reading order: timeline_events, top_buckets, timeline.
+In reading order: events, timeline_events, top_buckets, timeline.
 """

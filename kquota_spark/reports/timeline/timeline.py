@@ -17,7 +17,8 @@ from kquota_spark.reports.scope.timeline_slots import (
     slots_of,
     used_at,
 )
-from kquota_spark.reports.timeline.timeline_events import Event, events_of
+from kquota_spark.reports.timeline.events import Event
+from kquota_spark.reports.timeline.timeline_events import events_of
 from kquota_spark.reports.timeline.top_buckets import bucket_first_ms
 from kquota_spark.store.reading import Tables
 

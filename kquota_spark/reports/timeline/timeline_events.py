@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from kquota_spark.formats.text.person_units import person_ms, person_span
@@ -12,6 +11,7 @@ from kquota_spark.model.quotas.resolve import candidates
 from kquota_spark.reports.scope.broker_buckets import BucketKey
 from kquota_spark.reports.scope.period import Period
 from kquota_spark.reports.scope.timeline_slots import Identity, seconds_sql
+from kquota_spark.reports.timeline.events import Event, merged
 from kquota_spark.schema.gap_tables import BROKER_START
 from kquota_spark.schema.harm import EPISODE_DELAY_MS, EPISODE_REQUESTS
 from kquota_spark.store.reading import Tables
@@ -38,8 +38,8 @@ where cluster_id = ? and list_contains(?::varchar[], entity) and ("key" = ? or (
 order by time_ms, entity
 """
 _ENFORCEMENT = """
-select epoch_ms("at") as time_ms, sequence, event, entity, value_before, value_after, policy, reason, actor, guard,
-       mode, detail, plan_id
+select epoch_ms("at") as time_ms, sequence, step, event, entity, value_before, value_after, policy, reason, actor,
+       guard, mode, detail, plan_id
 from enforcement_log
 where cluster_id = ? and list_contains(?::varchar[], entity) and "key" = ? and event not in ('sending', 'restoring')
   and epoch_ms("at") >= ? and epoch_ms("at") < ?
@@ -66,34 +66,6 @@ order by record_time_ms
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
-    """Something that happened.
-
-    Attributes:
-        time_ms: its time, epoch ms; for an episode or a gap the start.
-        kind: config, limit, enforcement, override, violation or gap.
-        what: description, with names as clients and operators gave them.
-        before: the value before, in the unit of the quota type; None if there was none.
-        after: the value after, likewise.
-        by: the author; None if the source has none.
-        until_ms: end of an episode or gap, epoch ms; None while it is open, and for events without a length.
-    """
-
-    time_ms: int
-    kind: str
-    what: str
-    before: float | None = None
-    after: float | None = None
-    by: str | None = None
-    until_ms: int | None = None
-
-    @property
-    def has_values(self) -> bool:
-        """Whether `before` and `after` have a meaning."""
-        return self.kind in ("config", "limit", "enforcement", "override")
-
-
 def events_of(
     tables: Tables,
     who: Identity,
@@ -115,13 +87,13 @@ def events_of(
     if not keys:
         return []
     of_quota = (keys[0].cluster_id, sorted({*rules, *_entities(who, keys)}), key, *period)
-    steps = list(_enforcement(_rows(tables, "enforcement_log", _ENFORCEMENT, of_quota)))
+    steps = _enforcement(_rows(tables, "enforcement_log", _ENFORCEMENT, of_quota))
     changes = _rows(tables, "quota_changes", _CHANGES, of_quota)
     requests: list[dict[str, Any]] = []
     if changes and tables.open_if_there("requests", period.from_ms - _EDIT_MS):
         around = (keys[0].cluster_id, period.from_ms - _EDIT_MS, period.to_ms)
         requests = tables.query(_REQUESTS, around).dicts()
-    found = [*_config(changes, key, steps, requests), *steps, *_limits(tables, who, period, keys)]
+    found = merged(steps, _config(changes, key, requests), _limits(tables, who, period, keys), key)
     for one in keys:
         rows = _rows(tables, "violations", _VIOLATIONS, (*one, period.to_ms, period.from_ms))
         found += (_episode(row) for row in rows)
@@ -146,21 +118,17 @@ def _entities(who: Identity, keys: Sequence[BucketKey]) -> Iterator[str]:
 
 
 def _config(
-    changes: Sequence[Mapping[str, Any]],
-    key: str,
-    steps: Sequence[Event],
-    requests: Sequence[Mapping[str, Any]],
+    changes: Sequence[Mapping[str, Any]], key: str, requests: Sequence[Mapping[str, Any]]
 ) -> Iterator[Event]:
     for row in changes:
         time_ms, entity, value = row["time_ms"], row["entity"], row["value"]
         if row["problem"] is not None:
-            yield Event(time_ms, "config", f"{entity} cannot be read: {row['problem']}")
+            yield Event(time_ms, "problem", f"{entity} cannot be read: {row['problem']}")
             continue
-        ours = (step.by for step in steps if step.after == value and 0 <= abs(time_ms - step.time_ms) < _EDIT_MS
-                and step.what.startswith(("applied", "restored")) and entity in step.what)  # fmt: skip
         seen = f", seen by a poll of {row['source']}" if row["is_polled"] else ""
-        by = _editor(requests, [entity, key, value], time_ms) or next(ours, None)
-        yield Event(time_ms, "config", f"{entity} {key}{seen}", row["previous_value"], value, by)
+        by = _editor(requests, [entity, key, value], time_ms)
+        before = row["previous_value"]
+        yield Event(time_ms, "config", f"{entity} {key}{seen}", before, value, by, entity=entity)
 
 
 def _editor(requests: Sequence[Mapping[str, Any]], edit: list[object], time_ms: int) -> str | None:
@@ -173,18 +141,47 @@ def _editor(requests: Sequence[Mapping[str, Any]], edit: list[object], time_ms: 
 
 
 def _enforcement(rows: Sequence[Mapping[str, Any]]) -> Iterator[Event]:
+    """One event per step, and one more for its end: the log has a row for everything that happened to it."""
+    by_step: dict[tuple[str, int, bool], list[Mapping[str, Any]]] = {}
+    applied: set[tuple[str, int]] = set()
     for row in rows:
-        is_override = row["policy"] == "override"
-        event, before, after = row["event"], row["value_before"], row["value_after"]
-        why = f"{row['guard']}: {row['detail']}" if row["guard"] else row["detail"]
-        if event == "planned":
-            why = f"{row['mode']}: {row['reason']}"
-        elif event == "restored":
-            before, after = after, before
-        of_policy = "" if is_override else f" {row['policy']},"
-        what = f"{event},{of_policy} {row['entity']}, plan {row['plan_id']}{f': {why}' if why else ''}"
-        kind = "override" if is_override else "enforcement"
-        yield Event(row["time_ms"], kind, what, before, after, row["actor"])
+        step = row["plan_id"], row["step"]
+        # What happens after it was applied belongs to its end.
+        is_end = step in applied or row["event"] == "restored"
+        by_step.setdefault((*step, is_end), []).append(row)
+        if row["event"] == "applied":
+            applied.add(step)
+    for of_step in by_step.values():
+        yield _step(of_step)
+
+
+def _step(rows: Sequence[Mapping[str, Any]]) -> Event:
+    """One change from the rows of its step, oldest first."""
+    times = {row["event"]: row["time_ms"] for row in reversed(rows)}
+    authors = [row["actor"] for row in rows if row["event"] == "planned"]
+    last = next((row for row in reversed(rows) if row["event"] in ("applied", "restored")), rows[-1])
+    is_override, event, entity = last["policy"] == "override", last["event"], last["entity"]
+    before, after = last["value_before"], last["value_after"]
+    if event == "restored":
+        before, after = after, before
+    of_policy = "" if is_override else f"policy {last['policy']}, "
+    why = f"{last['guard']}: {last['detail']}" if last["guard"] else last["detail"]
+    mode = f" ({last['mode']})" if event == "planned" else ""
+    quoted = f'"{last["reason"]}"'
+    parts = [f"{of_policy}{entity}, plan {last['plan_id']}{mode} {quoted}"]
+    parts += [why] if why else []
+    return Event(
+        last["time_ms"],
+        "override" if is_override else "enforcement",
+        ": ".join(parts),
+        before,
+        after,
+        authors[0] if authors and event != "restored" else last["actor"],
+        entity=entity,
+        status=event,
+        planned_at_ms=times.get("planned"),
+        approved_at_ms=times.get("approved"),
+    )
 
 
 def _limits(tables: Tables, who: Identity, period: Period, keys: Sequence[BucketKey]) -> Iterator[Event]:
@@ -197,14 +194,26 @@ def _limits(tables: Tables, who: Identity, period: Period, keys: Sequence[Bucket
             what += f", in a new bucket: {' / '.join(filter(None, tags))}"
         elif row["rule"] != was["rule"]:
             what += f", before by {was['rule'] or 'no rule'}"
-        yield Event(row["second_ms"], "limit", what, was["limit_per_s"], row["limit_per_s"])
+        yield Event(
+            row["second_ms"],
+            "limit",
+            what,
+            was["limit_per_s"],
+            row["limit_per_s"],
+            entity=row["rule"] or "",
+            entity_before=was["rule"] or "",
+        )
 
 
 def _episode(row: Mapping[str, Any]) -> Event:
     until_ms = row["until_ms"]
     lasted = "open" if until_ms is None else person_span(until_ms - row["time_ms"])
     throttled = "" if row["throttled_ms"] is None else (
-        f", total delay {person_ms(row['throttled_ms'])} of {row['throttled_requests']:,} requests"
+        f", total delay {person_ms(row['throttled_ms'])} of {_requests(row['throttled_requests'])}"
     )  # fmt: skip
     what = f"over the limit, {lasted}, at most {row['peak_quota_used_percent']:.0f} %{throttled}"
     return Event(row["time_ms"], "violation", what, until_ms=until_ms)
+
+
+def _requests(count: int) -> str:
+    return f"{count:,} request{'' if count == 1 else 's'}"
