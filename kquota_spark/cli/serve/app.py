@@ -19,7 +19,8 @@ from flask.sessions import SecureCookieSessionInterface
 from werkzeug.exceptions import HTTPException
 
 from kquota_spark.cli.serve.access import Access, Viewer
-from kquota_spark.cli.serve.contents import BusyError, Contents
+from kquota_spark.cli.serve.contents import BusyError, Contents, QuietError
+from kquota_spark.cli.status.command import following_text
 from kquota_spark.cli.text.render import Colour, Report, Row
 from kquota_spark.errors import UserError
 from kquota_spark.formats.text.escape import terminal_text
@@ -49,6 +50,8 @@ _MOST_DAYS = 31
 """Longest period of a report, days: its time and memory grow with the period, and other requests wait."""
 _RETRY_AFTER_S = 10
 _SEEN = "is_operator"
+_NOT_FOUND = "There is no such page, or it is not yours to see."
+"""The same for tenants, whether an address is missing or refused."""
 _Page = Callable[..., Any]
 
 
@@ -71,6 +74,7 @@ def app_of(contents: Contents, access: Access) -> Flask:
         PERMANENT_SESSION_LIFETIME=timedelta(hours=_LOGIN_H),
     )
     app.before_request(partial(_only_by_own_name, access))
+    app.before_request(partial(_find_viewer, access))
     app.after_request(_with_headers)
     app.register_error_handler(Exception, _failed)
     _add_login(app, access)
@@ -112,11 +116,9 @@ def _gate(app: Flask, access: Access) -> Callable[..., Callable[[_Page], None]]:
         def add(show: _Page) -> None:
             @wraps(show)
             def shown() -> Any:
-                is_logged_in = bool(session.get(_SEEN)) and access.has_token
-                viewer = access.viewer(request.remote_addr, request.headers.get, is_logged_in=is_logged_in)
+                viewer: Viewer | None = g.viewer
                 if viewer is None:
                     return _page("login" if access.has_token else "unknown", title="Log in"), 401
-                g.viewer, g.has_session = viewer, is_logged_in
                 if viewer.tenant is not None and not is_for_tenants:
                     abort(404)
                 return show(viewer)
@@ -136,6 +138,8 @@ def _add_pages(app: Flask, contents: Contents, access: Access) -> None:
         table, said = (None, "") if viewer.tenant is not None else _state(contents.status())
         whose = f"user {viewer.tenant} on " if viewer.tenant is not None else ""
         title = f"{whose}cluster {contents.cluster_id}"
+        if viewer.tenant is not None and contents.is_quiet(viewer.tenant):
+            said = f"No traffic of {viewer.tenant} in the last week."
         return _page("overview", title=title, table=table, verdict=said, periods=_PERIODS)
 
     @page("/live", is_for_tenants=True)
@@ -164,7 +168,8 @@ def _add_pages(app: Flask, contents: Contents, access: Access) -> None:
 
     @page("/plans")
     def plans(_: Viewer) -> str:
-        return _page("plans", title="Plans that wait", table=_table(contents.plans()))
+        waiting = contents.plans()
+        return _page("plans", title="Plans that wait", plans=waiting.rows, when_empty=waiting.when_empty)
 
 
 def _period(viewer: Viewer, asked: str) -> Period:
@@ -188,6 +193,12 @@ def _only_by_own_name(access: Access) -> Any:
     return _page("error", title="Unknown host", about=about), 400
 
 
+def _find_viewer(access: Access) -> None:
+    """Find out who asks, for every address: also a page that does not exist has the links of its viewer."""
+    g.has_session = bool(session.get(_SEEN)) and access.has_token
+    g.viewer = access.viewer(request.remote_addr, request.headers.get, is_logged_in=g.has_session)
+
+
 def _page(kind: str, **values: Any) -> str:
     viewer: Viewer | None = g.get("viewer")
     common = {"kind": kind, "viewer": viewer, "has_session": g.get("has_session", False)}
@@ -207,8 +218,12 @@ def _table(report: Report, tone_of: Callable[[Row], str] | None = None) -> dict[
 
 
 def _state(report: Report) -> tuple[dict[str, Any], str]:
-    """The table of `kquota status` without parts that only follow from others, and its verdict."""
-    rows = [row for row in report.rows if not row["follows"]]
+    """The table of `kquota status`, parts that only follow from others within those, and its verdict."""
+    rows = [
+        {**row, "figure": "; ".join(filter(None, (row["figure"], following_text(report.rows, row["part"]))))}
+        for row in report.rows
+        if not row["follows"]
+    ]
     return _table(replace(report, rows=rows), _of_state), report.head
 
 
@@ -227,8 +242,13 @@ def _failed(error: Exception) -> Any:
     viewer: Viewer | None = g.get("viewer")
     is_operator = viewer is not None and viewer.tenant is None
     if isinstance(error, HTTPException):
-        about = error.description if error.code == 400 and viewer is not None else error.name
-        return _page("error", title=error.name, about=about), error.code or 500
+        title, about = (
+            error.name,
+            error.description if error.code == 400 and viewer is not None else error.name,
+        )
+        if error.code == 404:
+            title, about = "Page not found", _NOT_FOUND
+        return _page("error", title=title, about=about), error.code or 500
     if not isinstance(error, UserError):
         raise error
     if isinstance(error, BusyError | SlowError):
@@ -236,5 +256,9 @@ def _failed(error: Exception) -> Any:
         page = _page("error", title="Not now", about=f"{text[0].upper()}{text[1:]}.")
         return Response(page, 503, {"Retry-After": str(_RETRY_AFTER_S)})
     print(f"kquota serve: {terminal_text(str(error))}", file=sys.stderr)
-    about = str(error) if is_operator else "There is nothing of yours to show for this time."
+    about = (
+        str(error)
+        if is_operator or isinstance(error, QuietError)
+        else "There is nothing of yours to show for this time."
+    )
     return _page("error", title="Nothing to show", about=about), 404

@@ -16,18 +16,19 @@ from typing import Any, NamedTuple, TypeVar, cast
 from kquota_spark.cli.enforce.plan_page import change_text
 from kquota_spark.cli.options import SettingsPlace
 from kquota_spark.cli.status.command import status_report, whole_status
-from kquota_spark.cli.text.render import Report, Row, Shown
+from kquota_spark.cli.text.render import Report, Row
 from kquota_spark.cli.top.command import age_of_answer, top_report
 from kquota_spark.cli.top.feed import Feed, Question
 from kquota_spark.config.settings import Settings
-from kquota_spark.enforce.changes import LogEntry
+from kquota_spark.enforce.changes import LogEntry, Mode
 from kquota_spark.enforce.log_state import LogState
 from kquota_spark.enforcement.edges.log import EnforcementLog
 from kquota_spark.enforcement.policies import load_policies
 from kquota_spark.errors import UserError
 from kquota_spark.formats.text.escape import entity_text
 from kquota_spark.process.clock import now_ms
-from kquota_spark.reports.gathered.gathering import gather_report, tenants_seen
+from kquota_spark.process.time_limit import SlowError
+from kquota_spark.reports.gathered.gathering import gather_report, is_tenant_seen, tenants_seen
 from kquota_spark.reports.pages.page_html import policed_page
 from kquota_spark.reports.scope.period import Period, parse_period
 from kquota_spark.store.reading import utc_text
@@ -36,7 +37,10 @@ _MOST_KEPT = 16
 _LIVE_S, _REPORT_S = 4.0, 60.0
 _MOST_REPORT_S = 55.0
 """Time limit of a report, s: reverse proxies give up after 60 s."""
+_MOST_QUIET_S = 5.0
+"""Time limit of the question whether a user sent anything, s: a page waits for it."""
 _TOP = 20
+_WEEK = "last:7d"
 _WIDE = 400
 """Columns of a page: the page scrolls, so no column is left out."""
 _T = TypeVar("_T")
@@ -44,6 +48,13 @@ _T = TypeVar("_T")
 
 class BusyError(UserError):
     """Another report is being made."""
+
+
+class QuietError(UserError):
+    """A user sent nothing in the last week. The text names only that user, so the user may see it."""
+
+    def __init__(self, user: str) -> None:
+        super().__init__(f"No traffic of {user} in the last week.")
 
 
 class DrawnReport(NamedTuple):
@@ -100,7 +111,7 @@ class Contents:
         self._settings, self._place = settings, place
         self._feed = Feed(settings, place)
         self._states, self._lives, self._waiting = _Kept(_LIVE_S), _Kept(_LIVE_S), _Kept(_LIVE_S)
-        self._reports = _Kept(_REPORT_S, is_heavy=True)
+        self._reports, self._quiet = _Kept(_REPORT_S, is_heavy=True), _Kept(_REPORT_S)
 
     @property
     def cluster_id(self) -> str:
@@ -132,6 +143,7 @@ class Contents:
         Raises:
             UserError: there is nothing to report on.
             BusyError: another report, or the list of users, is being made.
+            QuietError: the user sent nothing in the last week.
             SlowError: the report takes too long.
         """
 
@@ -141,7 +153,26 @@ class Contents:
             )
             return DrawnReport(*policed_page(gathered))
 
-        return self._reports.got((user, asked), draw)
+        try:
+            return self._reports.got((user, asked), draw)
+        except (BusyError, SlowError):
+            raise
+        except UserError as error:
+            if user is not None and self.is_quiet(user):
+                raise QuietError(user) from error
+            raise
+
+    def is_quiet(self, user: str) -> bool:
+        """Whether the user sent nothing in the last week; False if that cannot be read."""
+
+        def ask() -> bool:
+            try:
+                week = parse_period(_WEEK, now_ms())
+                return not is_tenant_seen(self._settings, user, week, most_s=_MOST_QUIET_S)
+            except UserError:
+                return False
+
+        return self._quiet.got(user, ask)
 
     def tenants(self) -> list[str]:
         """The users that sent requests in the last week.
@@ -152,7 +183,7 @@ class Contents:
         """
 
         def ask() -> list[str]:
-            return tenants_seen(self._settings, parse_period("last:7d", now_ms()), most_s=_MOST_REPORT_S)
+            return tenants_seen(self._settings, parse_period(_WEEK, now_ms()), most_s=_MOST_REPORT_S)
 
         return self._reports.got("tenants", ask)
 
@@ -173,7 +204,7 @@ class Contents:
         state = LogState.of(EnforcementLog(self._settings).entries())
         waiting = state.waiting(now_ms(), policies.guards.approve_within)
         rows = [_plan_row(step.last, needs_approval=step.needs_approval) for step in waiting]
-        return Report("plans", (), rows, _PLANS, when_empty="no plan waits")
+        return Report("plans", (), rows, (), when_empty="no plan waits")
 
 
 def _plan_row(entry: LogEntry, *, needs_approval: bool) -> Row:
@@ -188,15 +219,14 @@ def _plan_row(entry: LogEntry, *, needs_approval: bool) -> Row:
         "why": f"{proposal.policy}: {proposal.reason}",
         "until": "stays" if until_ms is None else utc_text(until_ms),
         "state": f"{entry.mode.name.lower()}, {entry.event.value}",
-        "next": f"kquota enforce approve {plan_id}" if needs_approval else "",
+        "next": _next_text(entry, plan_id, needs_approval=needs_approval),
     }
 
 
-def _text_of(name: str) -> Callable[[Row], str]:
-    return lambda row: str(row[name])
-
-
-_PLANS = tuple(
-    Shown(name, _text_of(name), is_text=True)
-    for name in ("plan", "entity", "quota", "change", "why", "until", "state", "next")
-)
+def _next_text(entry: LogEntry, plan_id: str, *, needs_approval: bool) -> str:
+    """What has to happen before the change is sent."""
+    if needs_approval:
+        return f"kquota enforce approve {plan_id}"
+    if entry.mode is Mode.OBSERVE:
+        return "nothing: mode observe writes it down, and never sends it"
+    return "nothing: kquota enforce run sends it at its next look"

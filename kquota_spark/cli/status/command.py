@@ -156,6 +156,17 @@ def _row(part: Part, time_ms: int) -> Row:
     }
 
 
+def following_text(rows: Sequence[Row], name: str) -> str:
+    """Which parts are not well only because of this one; empty if there are none.
+
+    Args:
+        rows: of all parts.
+        name: of the part that has to be mended.
+    """
+    others = [row["part"] for row in rows if row["follows"] == name]
+    return f"for the same reason not ok: {', '.join(others)}" if others else ""
+
+
 def _age_text(age_ms: int | None) -> str:
     return "-" if age_ms is None else person_ms(age_ms)
 
@@ -164,13 +175,13 @@ def _print(status: Status, time_ms: int) -> None:
     page = Page()
     page.paragraph("", terminal_text(status.verdict.text), Tone.TITLE, indent=0)
     page.line()
-    for part in status.parts:
+    rows = [_row(part, time_ms) for part in status.parts]
+    for part, row in zip(status.parts, rows, strict=True):
         if part.follows:
             continue
-        row = _row(part, time_ms)
         head = f"{part.part:<10} {part.state.value:<4} {_age_text(row['age_ms']):>8}"
         page.paragraph(head, terminal_text(part.figure), _TONES.get(part.state), indent=_HEAD)
-        if others := [other.part for other in status.parts if other.follows == part.part]:
-            page.paragraph("", f"for the same reason not ok: {', '.join(others)}", indent=_HEAD)
+        if others := following_text(rows, part.part):
+            page.paragraph("", others, indent=_HEAD)
         if part.next:
             page.paragraph(" " * _HEAD + "->", part.next, indent=_HEAD + 3)

@@ -34,6 +34,11 @@ select distinct "user" from usage
 where cluster_id = ? and usage.second >= make_timestamptz(?) and usage.second < make_timestamptz(?) and "user" <> ''
 order by 1
 """
+_IS_USER_SEEN = """
+select 1 from usage
+where cluster_id = ? and usage.second >= make_timestamptz(?) and usage.second < make_timestamptz(?) and "user" = ?
+limit 1
+"""
 _COVERED_PERCENT = 99.0
 _IS_SEEN = "select exists(select 1 from places) or exists(select 1 from used)"
 _HAS_REQUEST_TIME = "select exists(select 1 from used where quota_type = 'request')"
@@ -83,6 +88,14 @@ def tenants_seen(settings: Settings, period: Period, *, most_s: float | None = N
         tables.open("usage", period.from_ms)
         during = (period.from_ms * 1_000, period.to_ms * 1_000)
         return [user for (user,) in tables.query(_USERS, [settings.cluster_id, *during]).rows]
+
+
+def is_tenant_seen(settings: Settings, user: str, period: Period, *, most_s: float | None = None) -> bool:
+    """Whether a user sent anything in the period; arguments and errors as for `tenants_seen`."""
+    with Tables(settings, most_s) as tables:
+        tables.open("usage", period.from_ms)
+        during = (period.from_ms * 1_000, period.to_ms * 1_000)
+        return bool(tables.query(_IS_USER_SEEN, [settings.cluster_id, *during, user]).rows)
 
 
 def _gathered(scope: Scope, settings: Settings, made_at_ms: int, heat_rows: int) -> AuditReport:

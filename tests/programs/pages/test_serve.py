@@ -29,7 +29,7 @@ VIOLATIONS = (
 )
 PERIOD = "2026-11-21T05:40:00..2026-11-21T05:50:00"
 PAGES = {"overview": "/", "live": "/live", "tenants": "/tenants", "plans": "/plans"}
-LOOKS = ((1280, "light"), (1280, "dark"), (390, "light"), (390, "dark"))
+LOOKS = ((1440, "light"), (1280, "dark"), (390, "light"), (390, "dark"))
 BY_PROXY = ("X-Kquota-Proxy-Secret", PROXY_SECRET)
 OPERATOR = dict([BY_PROXY, ("X-Forwarded-User", "operator")])
 ALICE = dict([BY_PROXY, ("X-Forwarded-User", "alice")])
@@ -103,6 +103,29 @@ def test_pages_fit_and_complain_of_nothing_for_an_operator_and_a_tenant(
     for name in ("overview", "live"):
         browser.visit(served.url + PAGES[name], **ALICE)
         assert_well(browser, served, f"alice-{name}", width, theme)
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+def test_a_waiting_plan_can_be_read_whole_and_a_missing_page_leads_back(
+    browser: Chromium, served: Served, width: int
+) -> None:
+    browser.resize(width, 900)
+    browser.media("light")
+    browser.visit(f"{served.url}/plans", **OPERATOR)
+    # Nothing of a plan is cut or outside of the page: each part is as wide and high as its text.
+    parts = "[...document.querySelectorAll('.plans li, .plans dd')]"
+    assert browser.value(f"{parts}.length") == 6
+    assert browser.value(f"{parts}.every((one) => one.scrollHeight <= one.clientHeight + 1)") is True
+    assert browser.value(f"{parts}.every((one) => one.getBoundingClientRect().right <= innerWidth)") is True
+    browser.visit(f"{served.url}/nowhere", **ALICE)
+    browser.screenshot(served.folder / f"serve-missing-{width}-light.png")
+    assert browser.value("document.documentElement.scrollWidth") == width
+    assert browser.value("document.querySelector('main').innerText").split("\n\n") == [
+        "Page not found", "There is no such page, or it is not yours to see.",
+    ]  # fmt: skip
+    assert browser.value("[...document.querySelectorAll('nav a')].map((one) => one.pathname).join()") == (
+        "/,/live,/report"
+    )
 
 
 def test_the_live_view_reads_itself_again_while_the_box_is_ticked(browser: Chromium, served: Served) -> None:

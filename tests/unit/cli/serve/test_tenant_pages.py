@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+from pathlib import Path
 from urllib.parse import quote
 
 import pytest
@@ -9,12 +12,16 @@ from flask import Flask
 
 from kquota_spark.cli.serve import app as app_module
 from kquota_spark.cli.serve import contents
+from kquota_spark.enforce.changes import Mode, StepId
+from kquota_spark.enforcement.edges.log import EnforcementLog
 from tests.support.reports.served import (
     CANARIES,
     NOW_MS,
     PERIOD,
+    REASON,
     VICTIM,
     by_proxy,
+    planned_step,
     readable,
     served,
     write_canary_tables,
@@ -89,13 +96,62 @@ def test_the_victim_sees_their_own_page(app: Flask) -> None:
 
 def test_a_tenant_that_nobody_has_seen_gets_the_same_answer_as_one_without_traffic(app: Flask) -> None:
     client = by_proxy(app)
-    asked = [
-        client.get("/report?period=last:1h", headers={"X-Forwarded-User": user})
+    asked = {
+        user: client.get("/report?period=last:1h", headers={"X-Forwarded-User": user})
         for user in ("nobody", "alicE")
-    ]
-    assert [answer.status_code for answer in asked] == [404, 404]
-    assert "There is nothing of yours to show for this time." in asked[0].text
-    assert asked[0].text == asked[1].text
+    }
+    assert {answer.status_code for answer in asked.values()} == {404}
+    for user, answer in asked.items():
+        assert f"<p>No traffic of {user} in the last week.</p>" in answer.text
+    assert asked["nobody"].text.replace("nobody", "alicE") == asked["alicE"].text
+    page = client.get("/", headers={"X-Forwarded-User": "nobody"}).text
+    assert '<p class="verdict">No traffic of nobody in the last week.</p>' in page
+    assert "No traffic" not in client.get("/", headers={"X-Forwarded-User": "alice"}).text
+
+
+def test_a_tenant_with_traffic_at_another_time_is_not_told_that_there_was_none(app: Flask) -> None:
+    period = "?period=last:1h"
+    # An hour after the tables end; the week before has alice's requests.
+    answer = by_proxy(app).get(f"/report{period}", headers={"X-Forwarded-User": "alice"})
+    assert answer.status_code == 200
+    early = by_proxy(app).get("/report?period=day", headers={"X-Forwarded-User": "alice"})
+    assert early.status_code == 404
+    assert "<p>There is nothing of yours to show for this time.</p>" in early.text
+
+
+@pytest.mark.parametrize("address", ["/nowhere", "/plans", "/tenants", f"/report?user={VICTIM}&period=day"])
+def test_a_page_that_is_not_there_or_not_a_tenants_says_the_same_and_has_the_tenants_links(
+    app: Flask, address: str
+) -> None:
+    answer = by_proxy(app).get(address, headers={"X-Forwarded-User": "alice"})
+    assert answer.status_code == 404
+    assert "<h1>Page not found</h1>" in answer.text
+    assert "<p>There is no such page, or it is not yours to see.</p>" in answer.text
+    assert re.findall('<a href="(.*?)"', answer.text) == ["/", "/live", "/report"]
+
+
+def test_an_operator_gets_all_links_on_a_page_that_is_not_there_and_a_stranger_none(app: Flask) -> None:
+    found = by_proxy(app).get("/nowhere", headers={"X-Forwarded-User": "operator"})
+    assert (found.status_code, "Page not found" in found.text) == (404, True)
+    assert re.findall('<a href="(.*?)"', found.text) == ["/", "/live", "/report", "/tenants", "/plans"]
+    stranger = app.test_client().get("/nowhere")
+    assert (stranger.status_code, "<nav" in stranger.text) == (404, False)
+
+
+def test_a_plan_is_shown_whole_with_what_happens_next(app: Flask, tmp_path: Path) -> None:
+    page = by_proxy(app).get("/plans", headers={"X-Forwarded-User": "operator"}).text
+    assert f"<h2>users/{VICTIM}: producer_byte_rate</h2>" in page
+    assert f"<dt>why</dt><dd>penalty: {REASON}</dd>" in page
+    assert '<dd class="next">kquota enforce approve p-1</dd>' in page
+    settings = write_canary_tables(tmp_path)
+    reason = "a reason of many words " * 40
+    step = planned_step()
+    proposal = replace(step.proposal, reason=reason.strip())
+    observed = replace(step, step_id=StepId("p-2", 1), mode=Mode.OBSERVE, proposal=proposal)
+    EnforcementLog(settings).append([observed])
+    page = by_proxy(served(settings)).get("/plans", headers={"X-Forwarded-User": "operator"}).text
+    assert f"<dd>penalty: {reason.strip()}</dd>" in page
+    assert '<dd class="next">nothing: mode observe writes it down, and never sends it</dd>' in page
 
 
 def test_a_name_is_text_wherever_it_stands(app: Flask) -> None:
