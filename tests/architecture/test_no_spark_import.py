@@ -28,6 +28,7 @@ MAY_BE_SLOW = {
         "judge.window_comparison",
         "run.audit",
         "serve.app",
+        "status.of_job",
         "status.of_lease",
         "status.of_tables",
         "top.screen",

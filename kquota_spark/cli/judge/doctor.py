@@ -91,7 +91,7 @@ def show_checks(
         form: of the output; all but the table have every check.
         verdict: makes the last line.
         is_whole: whether a table has the checks that are ok as well.
-        cluster_id: the cluster whose name a table leaves out of the evidence; empty for none.
+        cluster_id: a table leaves out this name at the start of the evidence; empty for none.
 
     Returns:
         `FOUND` if a check failed.

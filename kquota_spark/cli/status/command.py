@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kquota_spark.cli.exit_codes import DONE, ERROR, FOUND
 from kquota_spark.cli.options import SettingsPlace, add_form_option, add_settings_options, settings_of
-from kquota_spark.cli.status.of_job import following
-from kquota_spark.cli.status.part import Part, State
+from kquota_spark.cli.status.part import Part, State, following
 from kquota_spark.cli.status.verdict import Verdict, verdict
 from kquota_spark.cli.text.page import Page, Tone
 from kquota_spark.cli.text.render import Report, Row, Shown, show

@@ -9,7 +9,6 @@ Three things answer, the surest first:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from kquota_spark.checkpoints.checkpoints import JMX, LOG
@@ -64,7 +63,7 @@ def running_query(settings: Settings) -> str | None:
 
 
 def _stopped_ms(settings: Settings) -> int | None:
-    """When the last micro-batch of a job ended whose lock nobody holds any more; None if no job ended here."""
+    """When the last micro-batch of a stopped job ended: nobody holds its lock. None if no job stopped here."""
     ended = [name for name in _QUERIES if is_driver_running(settings.checkpoints, name) is False]
     times = [last_commit_ms(settings.checkpoints, name) for name in ended]
     return max((time_ms for time_ms in times if time_ms is not None), default=None)
@@ -72,18 +71,3 @@ def _stopped_ms(settings: Settings) -> int | None:
 
 def _is_ok(check: Check | None) -> bool:
     return check is not None and check.status is Status.OK
-
-
-def following(parts: Sequence[Part]) -> list[Part]:
-    """The parts, with `follows` on those that are late only because the job does not run.
-
-    Args:
-        parts: all parts.
-    """
-    job = next((part for part in parts if part.part == _PART), None)
-    if job is None or job.state is not State.FAIL or job.follows:
-        return list(parts)
-    return [
-        part.because(job) if part.part in ("lag", "sources") and not part.state.is_well else part
-        for part in parts
-    ]

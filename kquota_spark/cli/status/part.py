@@ -79,3 +79,18 @@ def part_of(part: str, checks: Sequence[Check], as_of_ms: int | None, then: str)
     check = worst(checks)
     state = _OF_CHECKS[check.status]
     return Part(part, state, check.evidence, as_of_ms, "" if state.is_well else then)
+
+
+def following(parts: Sequence[Part]) -> list[Part]:
+    """The parts, with `follows` on those that are late only because the job does not run.
+
+    Args:
+        parts: all parts.
+    """
+    job = next((part for part in parts if part.part == "job"), None)
+    if job is None or job.state is not State.FAIL or job.follows:
+        return list(parts)
+    return [
+        part.because(job) if part.part in ("lag", "sources") and not part.state.is_well else part
+        for part in parts
+    ]

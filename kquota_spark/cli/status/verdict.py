@@ -15,7 +15,7 @@ _DAY_MS = 86_400_000
 
 
 class Verdict(NamedTuple):
-    """What the whole screen says."""
+    """The answer of the whole screen."""
 
     text: str
     """One line."""

@@ -170,7 +170,7 @@ def letters(
 
 
 def _has_room(row: Sequence[tuple[str, int]], place: int, label: str) -> bool:
-    """Whether a label fits; one of several letters needs a blank beside it, to be told from its neighbours."""
+    """Whether a label fits; one of several letters needs a blank beside it, to differ from its neighbours."""
     margin = len(label) > 1
     return all(cell == _BLANK for cell in row[max(place - margin, 0) : place + len(label) + margin])
 

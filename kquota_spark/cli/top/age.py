@@ -20,7 +20,7 @@ class Age(NamedTuple):
     newest_ms: int
     """Its start, epoch ms."""
     age_ms: int
-    """Time since then, ms; 0 for a second ahead of this clock."""
+    """Time since then, ms; 0 if the second is ahead of this clock."""
     is_stale: bool
     """Whether the second is older than running jobs leave it."""
 

@@ -146,7 +146,7 @@ def age_of_answer(answer: Answer, settings: Settings, time_ms: int) -> Age | Non
 
 
 def top_report(answer: Answer, columns: int, age: Age | None) -> Report:
-    """The buckets as a table of limited width; stale ones have a first line that says so, and no colours."""
+    """The buckets as a table of limited width; stale ones begin with a line STALE, and have no colours."""
     top, rows = answer.top, answer.top.rows
     bars = BARS if _is_utf8(sys.stdout.encoding or "utf-8") else ASCII_BARS
     is_stale = age is not None and age.is_stale

@@ -91,7 +91,18 @@ def tenants_seen(settings: Settings, period: Period, *, most_s: float | None = N
 
 
 def is_tenant_seen(settings: Settings, user: str, period: Period, *, most_s: float | None = None) -> bool:
-    """Whether a user sent anything in the period; arguments and errors as for `tenants_seen`."""
+    """Whether a user sent anything in the period.
+
+    Args:
+        settings: where the tables are, and the cluster.
+        user: the Kafka user.
+        period: the period.
+        most_s: time limit, s; None for none.
+
+    Raises:
+        UserError: the table is missing or cannot be read.
+        SlowError: it takes longer than the limit.
+    """
     with Tables(settings, most_s) as tables:
         tables.open("usage", period.from_ms)
         during = (period.from_ms * 1_000, period.to_ms * 1_000)

@@ -24,8 +24,8 @@ class Event:
         after: the value after, likewise.
         by: the author; None if the source has none.
         until_ms: end of an episode or gap; None while it is open, and for events without a length.
-        entity: whose quota changed, e.g. `users/alice`; empty for episodes and gaps. Of a limit the rule in force.
-        entity_before: of a limit the rule that was in force before; empty for none.
+        entity: owner of the changed quota, e.g. `users/alice`, or for a limit the rule in force; empty for others.
+        entity_before: for a limit, the rule that was in force before; empty for none.
         status: the newest event of a step of enforcement, e.g. `applied` or `refused`; empty for other kinds.
         planned_at_ms: when the change was planned; None if that is not known, as for the three below.
         approved_at_ms: when a person approved it.

@@ -49,8 +49,8 @@ def test_an_override_is_set_listed_and_expires_by_hand_to_what_was_there(cluster
     assert (code, said) == (0, ["planned:", "approved:", "sending:", "applied:"])
     assert "it ends at 2026-11-21 07:42:01 UTC if kquota enforce run is up then" in out
     assert cluster.leases.command == "kquota override set"
-    said = shown("enforce", "status", "--config", str(cluster.config))
-    assert said.endswith("\nenforcer the lease was held last by kquota override set on eve\n")
+    status = shown("enforce", "status", "--config", str(cluster.config))
+    assert status.endswith("\nenforcer the lease was held last by kquota override set on eve\n")
     assert cluster.of_alice == "600000.0"
     [row] = as_json("override", "list", "--config", str(cluster.config))["rows"]
     assert (row["entity"], row["actor"], row["policy"], row["seconds"], row["throttled_seconds"]) == (
