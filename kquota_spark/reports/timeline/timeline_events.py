@@ -100,7 +100,8 @@ def events_of(
     of_gaps = (keys[0].cluster_id, keys[0].broker_id, BROKER_START, period.to_ms, period.from_ms)
     for row in _rows(tables, "log_gaps", _GAPS, of_gaps):
         found.append(Event(row["time_ms"], "gap", f"no log: {row['reason']}", until_ms=row["until_ms"]))
-    return sorted(found, key=lambda event: event.time_ms)
+    # Episodes begin at a whole second: in one second a change comes before its effect.
+    return sorted(found, key=lambda event: (event.time_ms // 1_000, not event.has_values, event.time_ms))
 
 
 def _rows(tables: Tables, table: str, sql: str, values: Sequence[object]) -> list[dict[str, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from kquota_spark.cli.main import main
 from kquota_spark.cli.text.timeline_chart import letter_of, letters
 from kquota_spark.reports.timeline.events import Event, merged
-from tests.support.tables.table_rows import DAY, decision, second, usage, write_table
+from tests.support.tables.table_rows import DAY, decision, second, usage, violation, write_table
 
 KEY = "producer_byte_rate"
 STEP = Event(100_000, "override", "plan p-1", 200.0, 250.0, "root", entity="users/alice", status="applied")
@@ -127,6 +128,18 @@ def test_a_dozen_rows_of_a_penalty_are_its_beginning_and_its_end(
         "planned 05:40:02, approved 05:40:10, in force 05:40:22 B 05:40:40 enforcement restored by enforcer 500 kB/s "
         "-> 1.0 MB/s,"
     ) in printed
+
+
+def test_in_one_second_a_change_comes_before_the_violation_that_it_causes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_table(tmp_path, "usage", usage(0))
+    write_table(tmp_path, "decisions", decision(0), decision(30))
+    write_table(tmp_path, "violations", violation(20, 5))
+    at = second(20) + timedelta(milliseconds=700)
+    edit = {"cluster_id": "demo", "entity": "users/alice", "key": KEY, "source": "zookeeper"}
+    write_table(tmp_path, "quota_changes", edit | {"value": 5e5, "previous_value": 1e6, "changed_at": at})
+    assert [row["kind"] for row in events(tmp_path, capsys)] == ["config", "violation"]
 
 
 def test_a_step_that_was_refused_again_and_again_is_one_event_with_the_last_reason(
