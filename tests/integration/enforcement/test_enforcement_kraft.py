@@ -122,6 +122,11 @@ def test_the_contract_of_leases(
         assert held_by.is_holding and edges.lease.is_held(fencing)
         edges.lease.release()
         assert others.lease.holder() == held_by._replace(is_holding=False)
+        assert edges.lease.acquire("kquota override set") is not None
+        by_command = others.lease.holder()
+        assert by_command is not None
+        assert (by_command.name, by_command.command) == (held_by.name, "kquota override set")
+        assert held_by.command == ""
 
 
 def test_an_enforcer_confirms_the_switch_when_it_has_the_lease(settings: Settings, edges: Edges) -> None:

@@ -101,6 +101,11 @@ def test_the_contract_of_leases(
         assert before_ms < held_by.since_ms <= now_ms()
         edges.lease.release()
         assert others.lease.holder() == held_by._replace(is_holding=False)
+        assert edges.lease.acquire("kquota override set") is not None
+        by_command = others.lease.holder()
+        assert by_command is not None
+        assert (by_command.name, by_command.command) == (held_by.name, "kquota override set")
+        assert held_by.command == ""
 
 
 CASES: list[tuple[str, dict[str, bytes | None], Quota, float | None]] = [
