@@ -60,7 +60,7 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
 def run_doctor(options: argparse.Namespace) -> int:
     """Run the checks; returns `FOUND` if one failed."""
     if options.before:
-        verdict = partial(_before_verdict, options.config)
+        verdict = partial(before_verdict, options.config)
         return show_checks(
             "kquota doctor --before", _before(options), options.output, verdict, is_whole=options.all
         )
@@ -147,7 +147,7 @@ def _verdict(cluster_id: str, counts: Counts) -> str:
     return f"{cluster_id}: every line is counted, and every table is up to date"
 
 
-def _before_verdict(config: Path | None, counts: Counts) -> str:
+def before_verdict(config: Path | None, counts: Counts) -> str:
     """The last line ahead of a run."""
     if counts.fail:
         return f"not ready: {counts.text}"

@@ -6,11 +6,12 @@ import argparse
 import shlex
 from collections.abc import Iterator
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kquota_spark.cli.exit_codes import DONE, ERROR, FOUND
-from kquota_spark.cli.judge.doctor import show_checks
+from kquota_spark.cli.judge.doctor import before_verdict, show_checks
 from kquota_spark.cli.options import DEFAULT_CONFIG, add_form_option
 from kquota_spark.cli.text.page import Page, say
 from kquota_spark.cli.text.render import print_answer
@@ -119,7 +120,7 @@ def run_init(options: argparse.Namespace) -> int:
         rows = [asdict(check) | {"status": check.status.value} for check in checks]
         print_answer("kquota init", {**answer, "checks": rows}, options.output)
         return FOUND if any(row["status"] == Status.FAIL.value for row in rows) else DONE
-    code = show_checks("kquota init", checks, options.output)
+    code = show_checks("kquota init", checks, options.output, partial(before_verdict, plan.config))
     _print_next(answer)
     return code
 
