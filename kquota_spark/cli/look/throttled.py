@@ -19,6 +19,8 @@ from kquota_spark.cli.text.render import Colour, Row, Shown
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.formats.text.person_units import broker_text, or_dash, person_ms, person_percent, type_text
+from kquota_spark.reports.advice.throttle_causes import Cause, causes
+from kquota_spark.reports.gathered.changes import changes_without_effect
 from kquota_spark.reports.gathered.throttled import throttled_buckets
 from kquota_spark.reports.scope.audit_report import ThrottledBucket
 from kquota_spark.reports.scope.period import Period
@@ -36,7 +38,7 @@ _ALL = 1_000_000
 _COLUMNS = (
     "cluster_id", "quota_type", "bucket_user", "bucket_client_id", "bucket_tags", "limit_per_s", "delay_ms",
     "throttled_requests", "throttled_seconds", "time_throttled_percent", "episodes", "peak_quota_used_percent",
-    "worst_broker_id", "clients",
+    "worst_broker_id", "clients", "why",
 )  # fmt: skip
 
 
@@ -63,8 +65,10 @@ def _find(asked: Asked) -> Found:
     scope = open_scope(asked.tables, _of_one_cluster(asked, period), period, tenant=None, top=_ALL)
     found, _ = throttled_buckets(scope)
     of_type = [one for one in found if asked.wanted.type in (None, one.bucket.quota_type)]
+    why = causes(scope, of_type, changes_without_effect(scope), with_day=_is_of_days(scope.covered))
     rows = sorted(
-        (_row(scope.cluster_id, one) for one in of_type), key=lambda row: (-row["delay_ms"], _name(row))
+        (_row(scope.cluster_id, one, why.get(one.bucket)) for one in of_type),
+        key=lambda row: (-row["delay_ms"], _name(row)),
     )
     during = f"{utc_text(scope.covered.from_ms)} to {utc_text(scope.covered.to_ms)}"
     return Found(
@@ -94,7 +98,12 @@ def _of_one_cluster(asked: Asked, period: Period) -> Settings:
     return asked.settings.changed(cluster_id=held[0]) if len(held) == 1 else asked.settings
 
 
-def _row(cluster_id: str, one: ThrottledBucket) -> dict[str, Any]:
+def _is_of_days(period: Period) -> bool:
+    """Whether the period touches several UTC days, so that a time of day alone is ambiguous."""
+    return period.from_ms // _DAY_MS != (period.to_ms - 1) // _DAY_MS
+
+
+def _row(cluster_id: str, one: ThrottledBucket, why: Cause | None) -> dict[str, Any]:
     figures = asdict(one)
     bucket = figures.pop("bucket")
     return {
@@ -105,6 +114,7 @@ def _row(cluster_id: str, one: ThrottledBucket) -> dict[str, Any]:
         "bucket_tags": bucket["tags"] or None,
         "delay_ms": figures["throttled_ms"],
         "time_throttled_percent": figures["time_in_throttle_percent"],
+        "why": None if why is None else why.short,
         **{name: figures[name] for name in _COLUMNS if name in figures},
     }
 
@@ -122,15 +132,16 @@ def _footer(rows: list[dict[str, Any]], limit: int | None, during: str) -> str:
 _SHOWN = (
     Shown("bucket", bucket_text, is_text=True, keep=24),
     Shown("type", lambda row: type_text(row["quota_type"]), is_text=True, keep=8),
-    column("limit_per_s", "limit", rank=4),
+    column("limit_per_s", "limit", rank=3),
     Shown(
         "total delay", lambda row: or_dash(row["delay_ms"] or None, person_ms), note="total delay: by brokers"
     ),
-    column("throttled_requests", "throttled requests"),
+    column("throttled_requests", "throttled requests", rank=4),
     Shown("time throttled", lambda row: person_percent(row["time_throttled_percent"]), rank=2),
     column("peak_quota_used_percent", "peak", rank=6),
     Shown("worst broker", lambda row: broker_text(row["worst_broker_id"]), rank=7),
     Shown("clients", lambda row: ", ".join(row["clients"]), is_text=True, keep=12, rank=5),
+    Shown("why", lambda row: row["why"] or "-", is_text=True, keep=32),
 )
 QUESTION = Question(
     command="throttled",

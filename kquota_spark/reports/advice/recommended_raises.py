@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 from decimal import ROUND_CEILING, Decimal
-from typing import Any, NamedTuple
 
 from kquota_spark.enforce.policies.scene import (
     demand_per_s,
@@ -20,44 +19,27 @@ from kquota_spark.enforce.policies.scene import (
     used_per_s,
     value_text,
 )
-from kquota_spark.formats.text.person_units import clock_time
 from kquota_spark.model.compare.observed_clients import Rule
 from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.quota_types import QuotaKey, QuotaType
 from kquota_spark.model.quotas.resolve import Bucket
 from kquota_spark.reports.advice.quota_command import alter_command, override_command
-from kquota_spark.reports.scope.audit_report import Alternative, Change, Recommendation, ThrottledBucket
-from kquota_spark.reports.scope.broker_buckets import amount_per_rate
-from kquota_spark.reports.scope.report_scope import BUCKET, Scope, bucket_of
+from kquota_spark.reports.advice.throttle_causes import HALF_PERCENT, LEAST_SECONDS, Uses, cause_of, uses_of
+from kquota_spark.reports.scope.audit_report import (
+    Alternative,
+    BucketName,
+    Change,
+    Recommendation,
+    ThrottledBucket,
+)
+from kquota_spark.reports.scope.report_scope import Scope
 
 THROTTLED_PERCENT = 20.0
 """Percent of the seconds with traffic on one broker up to which throttling is normal: the limit does its work."""
-LEAST_SECONDS = 60
-"""Seconds with traffic below which a share of throttled seconds has no meaning."""
-MOST_USED_PERCENT = 120.0
-"""Maximum mean rate, in percent of the limit, from the first to the last second under it."""
 _KEYS = (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE)
 
-_USES = f"""
-with wanted as (
-  select quota_type, "user" as bucket_user, client_id as bucket_client_id, '' as bucket_tags
-  from (select unnest(?, recursive := true))
-), newest as (
-  select {BUCKET}, arg_max_null(limit_per_s, last_ms) as limit_per_s, arg_max_null(rule, last_ms) as rule
-  from places semi join wanted using ({BUCKET}) where seconds > 0 group by all
-)
-select {BUCKET}, broker_id, limit_per_s, newest.rule, count(*) as seconds,
-       count(*) filter (is_throttled) as throttled_seconds,
-       coalesce(quantile_disc(rate_per_s, 0.95) filter (not is_throttled), 0.0) as p95_rate_per_s,
-       coalesce(avg(rate_per_s) filter (is_throttled), 0.0) as throttled_rate_per_s,
-       coalesce(sum(amount)::double / {amount_per_rate("any_value(quota_type)")}
-                / ((max(second_ms) - min(second_ms)) / 1000 + 1), 0.0)
-         as mean_rate_per_s
-from judged join newest using ({BUCKET}, limit_per_s)
-where has_verdict group by all order by {BUCKET}, broker_id
-"""  # noqa: S608 - names of ours
-_HIDDEN_PERCENT, _HALF_PERCENT = 80.0, 50.0
-"""Percent of throttled seconds from which on the limit hides nearly all demand (80) or much of it (50)."""
+_HIDDEN_PERCENT = 80.0
+"""Percent of throttled seconds from which on the limit hides nearly all demand."""
 _WINDOW_S = 10
 _STILL_OVER = """
 select count(*) filter (is_throttled) as throttled, count(*) filter (is_throttled and rate_per_s > ?) as still
@@ -69,17 +51,6 @@ _OF_CLIENTS = {
     QuotaKey.PRODUCER_BYTE_RATE: "compress and batch at the client (compression.type, linger.ms, batch.size)",
     QuotaKey.REQUEST_PERCENTAGE: "fewer and larger requests at the client (linger.ms, fetch.min.bytes)",
 }
-
-
-class _Use(NamedTuple):
-    """The use of one bucket on one broker, in its seconds under the present limit."""
-
-    broker_id: int
-    seconds: int
-    throttled_seconds: int
-    p95_rate_per_s: float
-    throttled_rate_per_s: float
-    mean_rate_per_s: float
 
 
 def raises(
@@ -95,32 +66,25 @@ def raises(
         rules: the quotas in force.
         changes: edits of quotas in the period.
     """
-    wanted = [
-        {"quota_type": one.bucket.quota_type, "user": one.bucket.user, "client_id": one.bucket.client_id}
-        for one in throttled
-        if not one.bucket.tags and not one.shared_with
-    ]
-    uses: dict[object, list[dict[str, Any]]] = {}
-    for row in scope.rows(_USES, wanted) if wanted else ():
-        uses.setdefault(bucket_of(row), []).append(row)
+    uses = uses_of(scope, [one for one in throttled if not one.bucket.tags])
     for one in sorted(throttled, key=lambda one: (-one.throttled_ms, one.bucket)):
-        rows = uses.get(one.bucket, [])
-        quota = _quota(rows, rules)
-        if quota is not None:
-            yield from _raise(scope, one, *quota, rows, changes)
+        of_bucket = uses.get(one.bucket)
+        quota = None if of_bucket is None else _quota(one.bucket, of_bucket.rule, rules)
+        if of_bucket is not None and quota is not None:
+            yield from _raise(scope, one, *quota, of_bucket, changes)
 
 
-def _quota(rows: list[dict[str, Any]], rules: Collection[Rule]) -> tuple[Entity, QuotaKey] | None:
+def _quota(bucket: BucketName, rule: str | None, rules: Collection[Rule]) -> tuple[Entity, QuotaKey] | None:
     """The entity and key of the quota to raise; None for a limit that no entity sets."""
-    if not rows or rows[0]["rule"] is None or rows[0]["quota_type"] not in [type_of(key) for key in _KEYS]:
+    if rule is None or bucket.quota_type not in [type_of(key) for key in _KEYS]:
         return None
-    key = QuotaType(rows[0]["quota_type"]).key
+    key = QuotaType(bucket.quota_type).key
     try:
-        rule = Entity.parse(rows[0]["rule"])
+        parsed = Entity.parse(rule)
     except ValueError:
         return None
     levels = {other.entity.level for other in rules if key in other.quotas}
-    entity = own_entity(rule, Bucket(rows[0]["bucket_user"], rows[0]["bucket_client_id"]), levels)
+    entity = own_entity(parsed, Bucket(bucket.user, bucket.client_id), levels)
     return None if entity is None else (entity, key)
 
 
@@ -129,33 +93,28 @@ def _raise(
     one: ThrottledBucket,
     entity: Entity,
     key: QuotaKey,
-    rows: list[dict[str, Any]],
+    uses: Uses,
     changes: Collection[Change],
 ) -> Iterator[Recommendation]:
-    uses = [_Use(*(row[name] for name in _Use._fields)) for row in rows]
-    limit = rows[0]["limit_per_s"]
-    worst = max(uses, key=throttled_percent)
+    limit, worst = uses.limit_per_s, uses.worst
     share = throttled_percent(worst)
-    if share <= THROTTLED_PERCENT or worst.seconds < LEAST_SECONDS or not limit:
+    cause = cause_of(one, uses, changes)
+    if share <= THROTTLED_PERCENT or worst.seconds < LEAST_SECONDS or not limit or cause is None:
         return
     under = (
         f"throttled in {share:.0f} % of {worst.seconds:,} seconds with traffic on broker {worst.broker_id} under "
         f"{value_text(key, limit)}"
     )
-    if rows[0]["rule"] != str(entity):
-        under += f" of {rows[0]['rule']}"
-    most = max(uses, key=lambda use: use.mean_rate_per_s)
+    if uses.rule != str(entity):
+        under += f" of {uses.rule}"
     is_tenant = scope.tenant is not None
     card = Recommendation(
-        str(entity), key.value, limit, None, under, "", delay_ms=one.throttled_ms,
-        cause=_cause(one, key, rows[0]["rule"], changes, share), confidence=_confidence(share),
+        str(entity), key.value, limit, None, under, "", delay_ms=one.throttled_ms, cause=cause.sentence,
     )  # fmt: skip
-    if 100 * most.mean_rate_per_s > MOST_USED_PERCENT * limit:
-        percent = 100 * most.mean_rate_per_s / limit
-        reason = f"{under}, and took {percent:.0f} % of it. Check the clients before the limit"
-        cause = "many connections that wait at once, or clients that do not wait"
+    if cause.is_over:
+        reason = f"{under}, and took {uses.most_percent:.0f} % of it. Check the clients before the limit"
         others = tuple(alternatives_of(entity, key, one, None, limit, is_tenant=is_tenant))
-        yield replace(card, reason=reason, cause=cause, confidence="", alternatives=others)
+        yield replace(card, reason=reason, alternatives=others)
         return
     demand = demand_per_s(worst, limit)
     if demand <= limit:
@@ -167,6 +126,7 @@ def _raise(
         reason=f"{under}. It got {value_text(key, used)}, and wanted about {value_text(key, wanted)} by the share of "
         "its time throttled",
         command="" if is_tenant else alter_command(entity, {key: wanted}),
+        confidence=_confidence(share),
         expected=_expected(scope, one, limit, wanted),
         headroom=f"{100 * (wanted - used) / wanted:.0f} % of the value is above what it got",
         alternatives=tuple(alternatives_of(entity, key, one, wanted, limit, is_tenant=is_tenant)),
@@ -183,38 +143,11 @@ def _rounded(key: QuotaKey, value: float) -> float:
     return float((exact / step).to_integral_value(ROUND_CEILING) * step)
 
 
-def _cause(
-    one: ThrottledBucket,
-    key: QuotaKey,
-    rule: str | None,
-    changes: Collection[Change],
-    throttled_percent: float,
-) -> str:
-    """The likely cause: a newest change that lowered the limit, else several clients, else bursts or a steady load."""
-    cuts = [
-        (change.at_ms, change.before, change.after)
-        for change in changes
-        if (change.entity, change.key) == (rule, key.value)
-        and change.before is not None
-        and change.after is not None
-    ]
-    if cuts:
-        at_ms, before, after = max(cuts)
-        if after < before:
-            at = clock_time(at_ms, with_day=True)
-            return f"the limit went from {value_text(key, before)} to {value_text(key, after)} at {at}"
-    if len(one.clients) > 1:
-        return f"{len(one.clients)} clients or more share the limit: {', '.join(one.clients)}"
-    if throttled_percent < _HALF_PERCENT:
-        return "bursts: in most seconds it stays below its limit"
-    return "a steady load above the limit"
-
-
 def _confidence(throttled_percent: float) -> str:
     """The confidence in the estimate: the more seconds are throttled, the more demand the limit hides."""
     if throttled_percent >= _HIDDEN_PERCENT:
         return "low: it was throttled nearly all the time, and what it wanted beyond is not in the data"
-    if throttled_percent >= _HALF_PERCENT:
+    if throttled_percent >= HALF_PERCENT:
         return "fair: it was throttled half of the time or more"
     return "good: most of its seconds went at its own pace"
 

@@ -56,7 +56,15 @@ _TYPES = {each.key.value: each.value for each in QuotaType}
 
 
 def changes(scope: Scope) -> tuple[list[Change], int]:
-    """The newest changes of the period in the order of time, and how many older ones there are.
+    """The newest changes of the period in the order of time, and how many older ones there are."""
+    found = changes_without_effect(scope)
+    shown = found[-scope.top :]
+    shown = [replace(change, effect=_effect(scope, change, shown)) for change in shown]
+    return shown, max(0, len(found) - scope.top)
+
+
+def changes_without_effect(scope: Scope) -> list[Change]:
+    """All changes of the period in the order of time; to measure an effect takes a query for each.
 
     A tenant's page has only changes of entities with the tenant's name, without their authors.
     """
@@ -64,10 +72,7 @@ def changes(scope: Scope) -> tuple[list[Change], int]:
     steps, edits = scope.rows(_STEPS, *during), scope.rows(_EDITS, *during)
     found = [_step(step, is_for_tenant=scope.tenant is not None) for step in steps if _is_shown(scope, step)]
     found += [_edit(edit) for edit in edits if _is_shown(scope, edit) and not _is_echo(edit, steps)]
-    found.sort(key=lambda change: (change.at_ms, change.entity, change.key))
-    shown = found[-scope.top :]
-    shown = [replace(change, effect=_effect(scope, change, shown)) for change in shown]
-    return shown, max(0, len(found) - scope.top)
+    return sorted(found, key=lambda change: (change.at_ms, change.entity, change.key))
 
 
 def _is_shown(scope: Scope, row: dict[str, Any]) -> bool:
