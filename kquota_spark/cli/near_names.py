@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-from kquota_spark.cli.options import Filter
+from kquota_spark.cli.filters import Filter
 from kquota_spark.formats.text.escape import terminal_text
 from kquota_spark.store.reading import Tables, utc_text
 

@@ -5,20 +5,18 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
 from kquota_spark.cli.settings_file import settings_from
-from kquota_spark.cli.text.render import FORMATS, Report, Row, Shown
+from kquota_spark.cli.text.render import FORMATS, Row, Shown
 from kquota_spark.config.settings import Settings
 from kquota_spark.formats.text.escape import entity_text
 from kquota_spark.formats.text.person_units import broker_text, iso_time, type_text
 from kquota_spark.formats.text.person_units import bucket_text as person_bucket
 from kquota_spark.model.quotas.rules import BEGINNING_MS, END_MS
 from kquota_spark.process.clock import now_ms
-from kquota_spark.reports.agreement.agreement import Span, percent, total
 from kquota_spark.store.reading import Result, Tables
 
 DEFAULT_CONFIG = Path("conf") / "kquota.yaml"
@@ -127,8 +125,22 @@ def add_bucket_options(parser: argparse.ArgumentParser) -> None:
 def add_filter_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that filter rows."""
     add_bucket_options(parser)
-    add_time_option(parser, "--since", about=f"only from then on: {TIME_FORMS}")
     parser.add_argument("--throttled", action="store_true", help="only where requests were throttled")
+
+
+class PeriodOptions(NamedTuple):
+    """How a command describes --since and --until, and its older names of them."""
+
+    since: str = f"only from then on: {TIME_FORMS}"
+    until: str = "only before then"
+    older_since: tuple[str, ...] = ()
+    older_until: tuple[str, ...] = ()
+
+
+def add_period_options(parser: argparse.ArgumentParser, words: PeriodOptions) -> None:
+    """Add --since and --until."""
+    add_time_option(parser, "--since", *words.older_since, about=words.since)
+    add_time_option(parser, "--until", *words.older_until, about=words.until)
 
 
 def add_time_option(parser: argparse.ArgumentParser, *names: str, about: str) -> None:
@@ -187,100 +199,6 @@ def whole_number(text: str) -> int:
     if text.isascii() and text.isdecimal():
         return int(text)
     raise argparse.ArgumentTypeError(f"{text!r}, expected a whole number")
-
-
-@dataclass(frozen=True, slots=True)
-class Filter:
-    """The values of the options of `add_filter_options`; None filters nothing."""
-
-    user: str | None = None
-    client: str | None = None
-    broker: int | None = None
-    type: str | None = None
-    since: Since | None = None
-    is_throttled: bool = False
-    """Only rows with throttled requests."""
-    is_open: bool = False
-    """Only episodes that have not ended."""
-
-    @property
-    def newer_than_ms(self) -> int | None:
-        """The --since as epoch ms, for `open_tables`, which leaves older files out."""
-        return None if self.since is None else self.since.time_ms
-
-    @property
-    def is_of_all(self) -> bool:
-        """Whether the filter takes rows of every bucket; the time is ignored."""
-        named = (self.user, self.client, self.broker, self.type)
-        return all(value is None for value in named) and not (self.is_throttled or self.is_open)
-
-    @property
-    def text(self) -> str:
-        """The filters as they were given, for a message; empty without filters."""
-        given = {"user": self.user, "client": self.client, "broker": self.broker, "type": self.type}
-        parts = [f"--{name} {value}" for name, value in given.items() if value is not None]
-        parts += [] if self.since is None else [f"--since {self.since.text}"]
-        parts += ["--throttled"] if self.is_throttled else []
-        return " ".join(parts + (["--open"] if self.is_open else []))
-
-
-def filter_of(options: argparse.Namespace) -> Filter:
-    """The filter of the given options; options that the command does not have filter nothing."""
-    given = {name: getattr(options, name, None) for name in ("user", "client", "broker", "type", "since")}
-    return Filter(
-        **given, is_throttled=getattr(options, "throttled", False), is_open=getattr(options, "open", False)
-    )
-
-
-class Conditions:
-    """Conditions of a query and the values for their `?`; texts of users are only passed as values."""
-
-    def __init__(self) -> None:
-        self._parts: list[str] = []
-        self.values: list[object] = []
-
-    def add(self, part: str, *values: object) -> None:
-        """Add a condition. All conditions must hold."""
-        self._parts.append(part)
-        self.values.extend(values)
-
-    @property
-    def sql(self) -> str:
-        """A where clause; empty without conditions."""
-        return f" where {' and '.join(self._parts)} " if self._parts else " "
-
-
-def bucket_conditions(wanted: Filter) -> Conditions:
-    """Conditions on a table of buckets. A user matches the bucket's tag, or the users in the bucket."""
-    conditions = Conditions()
-    for value, tag, inside in (
-        (wanted.user, "bucket_user", "users"),
-        (wanted.client, "bucket_client_id", "client_ids"),
-    ):
-        if value is not None:
-            # An empty tag means no tag: `--client ''` selects the client that sends an empty id.
-            conditions.add(f"(({tag} = ? and {tag} <> '') or list_contains({inside}, ?))", value, value)
-    return _with_equal(conditions, broker_id=wanted.broker, quota_type=wanted.type)
-
-
-def client_conditions(wanted: Filter) -> Conditions:
-    """Conditions on a table of clients."""
-    given = {"user": wanted.user, "client_id": wanted.client}
-    return _with_equal(Conditions(), **given, broker_id=wanted.broker, quota_type=wanted.type)
-
-
-def _with_equal(conditions: Conditions, **values: object) -> Conditions:
-    """The conditions with equality for each column that has a value; None is ignored."""
-    for column, value in values.items():
-        if value is not None:
-            conditions.add(f'"{column}" = ?', value)
-    return conditions
-
-
-def add_since(conditions: Conditions, wanted: Filter, time: str) -> None:
-    """Add --since on a timestamp."""
-    if wanted.since is not None:
-        conditions.add(f"{time} >= ?::timestamptz", iso_time(wanted.since.time_ms))
 
 
 def limited(tables: Tables, sql: str, values: Sequence[object], limit: int | None) -> tuple[Result, bool]:
@@ -367,23 +285,6 @@ def with_cluster(rows: Sequence[Row], shown: tuple[Shown, ...]) -> tuple[Shown, 
     if len({row["cluster_id"] for row in rows}) < 2:
         return shown
     return (Shown("cluster", lambda row: row["cluster_id"], is_text=True, keep=8), *shown)
-
-
-def with_agreement(report: Report, tables: Tables, wanted: Filter) -> Report:
-    """The report with the agreement of its verdicts; unchanged if no verdict was judged.
-
-    The agreement is of the whole cluster since --since. The other filters do not change it.
-    """
-    found = total(tables, Span(wanted.newer_than_ms))
-    if found is None:
-        return report
-    share = percent(found)
-    envelope = {**report.envelope, "agreement": {"agreement_percent": share, **found}}
-    if share is None or not report.rows:
-        return replace(report, envelope=envelope)
-    whole = "" if wanted.is_of_all else " (all clients)"
-    line = f"agreement {percent_text(share)} of {found['requests_judged']:,} certain verdicts{whole}"
-    return replace(report, envelope=envelope, footer=f"{report.footer}\n{line}".lstrip("\n"))
 
 
 def percent_text(share: float | None) -> str:

@@ -9,27 +9,32 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from kquota_spark.cli.near_names import empty_text
-from kquota_spark.cli.options import (
+from kquota_spark.cli.filters import (
     Conditions,
     Filter,
-    add_filter_options,
-    add_output_options,
-    add_settings_options,
-    add_since,
+    add_period,
     bucket_conditions,
     filter_of,
+    require_order,
+)
+from kquota_spark.cli.near_names import empty_text
+from kquota_spark.cli.options import (
+    PeriodOptions,
+    add_filter_options,
+    add_output_options,
+    add_period_options,
+    add_settings_options,
     footer_text,
     legend,
     limit_of,
     limited,
+    percent_text,
     settings_of,
     spans_days,
-    with_agreement,
     with_cluster,
     with_source,
 )
@@ -44,6 +49,7 @@ from kquota_spark.formats.text.person_units import (
     person_percent,
     rate_text,
 )
+from kquota_spark.reports.agreement.agreement import percent, total
 from kquota_spark.schema.columns import Table
 from kquota_spark.store.reading import Tables
 
@@ -131,7 +137,8 @@ class Question:
         table: the table to query; its timestamps are the times of the rows. None: `find` opens the tables it needs.
         find: finds the rows; `by_sql` makes it from a query.
         flags: its own options beside those of all reading commands.
-        options: adds the options that filter rows.
+        options: adds the options that filter rows, without --since and --until.
+        period: how the command describes --since and --until.
         own: makes one typed value from options that no other command has.
         colour: the colour of a row that needs attention; None for no colour.
         empty_from: the table with the newest row that explains why there are no rows.
@@ -143,6 +150,7 @@ class Question:
     find: Callable[[Asked], Found]
     flags: tuple[Flag, ...] = ()
     options: Callable[[argparse.ArgumentParser], None] = add_filter_options
+    period: PeriodOptions = PeriodOptions()  # noqa: RUF009 - a tuple of texts
     own: Callable[[argparse.Namespace], Any] = lambda _: None
     colour: Callable[[Row], Colour | None] = lambda _: None
     empty_from: str = ""
@@ -153,6 +161,7 @@ class Question:
         parser = subparsers.add_parser(self.command)
         add_settings_options(parser)
         self.options(parser)
+        add_period_options(parser, self.period)
         for flag in self.flags:
             parser.add_argument(flag.name, action="store_true", help=flag.about)
         add_output_options(parser)
@@ -161,6 +170,7 @@ class Question:
     def run(self, options: argparse.Namespace) -> int:
         """Query the tables and print the answer; returns the exit code."""
         settings, wanted = settings_of(options, "tables"), filter_of(options)
+        require_order(wanted.since, wanted.until)
         flags = tuple(flag for flag in self.flags if getattr(options, flag.key))
         own, limit = self.own(options), limit_of(options)
         with Tables(settings) as tables:
@@ -194,7 +204,7 @@ class Question:
             colour=self.colour,
             envelope=found.envelope,
         )
-        return with_agreement(report, tables, wanted) if self.has_agreement else report
+        return _with_agreement(report, tables, wanted) if self.has_agreement else report
 
     def _why_empty(self, found: Found, tables: Tables, wanted: Filter) -> str:
         if found.rows or self.table is None:
@@ -209,7 +219,7 @@ def by_sql(
     sql: str,
     *,
     time: tuple[str, str],
-    since: str,
+    period: tuple[str, str],
     order: str,
     throttled: str,
     noun: str,
@@ -222,7 +232,7 @@ def by_sql(
     Args:
         sql: the query without conditions and order; it names the columns of its table, times as epoch ms.
         time: the column with the time of a row, and its title.
-        since: SQL expression with --since as its lower bound.
+        period: SQL of the first and of the last time of a row. --until bounds the first, and --since the last.
         order: SQL after `order by`.
         throttled: SQL condition of --throttled.
         noun: name of a row, in the singular.
@@ -243,7 +253,8 @@ def by_sql(
 
     def _conditions(asked: Asked) -> Conditions:
         where = bucket_conditions(asked.wanted)
-        add_since(where, asked.wanted, since)
+        first, last = period
+        add_period(where, asked.wanted, last, first)
         if asked.wanted.is_throttled:
             where.add(throttled)
         for flag in asked.flags:
@@ -251,6 +262,23 @@ def by_sql(
         return where
 
     return find
+
+
+def _with_agreement(report: Report, tables: Tables, wanted: Filter) -> Report:
+    """The report with the agreement of its verdicts; unchanged if no verdict was judged.
+
+    The agreement is of the whole cluster from --since until --until. The other filters do not change it.
+    """
+    found = total(tables, wanted.span)
+    if found is None:
+        return report
+    share = percent(found)
+    envelope = {**report.envelope, "agreement": {"agreement_percent": share, **found}}
+    if share is None or not report.rows:
+        return replace(report, envelope=envelope)
+    whole = "" if wanted.is_of_all else " (all clients)"
+    line = f"agreement {percent_text(share)} of {found['requests_judged']:,} certain verdicts{whole}"
+    return replace(report, envelope=envelope, footer=f"{report.footer}\n{line}".lstrip("\n"))
 
 
 def moment(rows: Sequence[Row], name: str, title: str) -> Shown:

@@ -99,18 +99,27 @@ class Tables:
         self._duckdb.execute("set TimeZone = 'UTC'")
         self._limit = None if most_s is None else TimeLimit(most_s, self._duckdb.interrupt)
 
-    def open(self, name: str, newer_than_ms: int | None = None) -> None:
+    def open(self, name: str, newer_than_ms: int | None = None, until_ms: int | None = None) -> None:
         """Make a table visible to `query`.
 
         Args:
             name: a table of `schema.tables`.
             newer_than_ms: files that hold only older rows may be left out (requests, usage and decisions); the
                 query still has to filter.
+            until_ms: rows from then on are not visible, epoch ms (requests, usage and decisions); None for all rows.
 
         Raises:
             UserError: the table is missing or cannot be read.
         """
         self._make_visible(name, self._delta_table(name), newer_than_ms)
+        if until_ms is not None:
+            self._end(name, until_ms)
+
+    def _end(self, name: str, until_ms: int) -> None:
+        column = _TIME_COLUMN[name]
+        end = f"{until_ms}" if column.endswith("_ms") else f"make_timestamptz({until_ms * 1_000})"
+        self._executed(f'alter view "{name}" rename to "whole_{name}"')
+        self._executed(f'create view "{name}" as select * from "whole_{name}" where "{column}" < {end}')  # noqa: S608
 
     def follow(self, name: str, last_ms: int) -> bool:
         """Make the newest period of a table visible; a repeated call reads only the commits since.

@@ -6,14 +6,13 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-from kquota_spark.cli.options import add_time_option, bucket_text, counted, percent_text
+from kquota_spark.cli.options import PeriodOptions, bucket_text, counted, percent_text
 from kquota_spark.cli.question import Asked, Found, Question
 from kquota_spark.cli.text.render import Colour, Row, Shown
-from kquota_spark.errors import UserError
 from kquota_spark.findings.agreement_causes import LEAST_AGREEMENT_PERCENT
 from kquota_spark.formats.text.escape import terminal_text
 from kquota_spark.formats.text.person_units import broker_text, person_count, person_ms, type_text
-from kquota_spark.reports.agreement.agreement import GROUPS, Span, by
+from kquota_spark.reports.agreement.agreement import GROUPS, by
 from kquota_spark.reports.agreement.agreement_evidence import Drop, drops
 
 COMMANDS = {
@@ -29,24 +28,16 @@ def _options(parser: argparse.ArgumentParser) -> None:
         "--by", choices=[name for name in GROUPS if name != "cluster"], default="broker",
         help="a line for each of these (default broker)",
     )  # fmt: skip
-    times = "30s, 10m, 2h, 1d ago, an ISO time in UTC, or epoch ms"
-    add_time_option(parser, "--since", "--from", about=f"only from then on: {times}")
-    add_time_option(parser, "--to", about="only before then")
 
 
-def _group_and_span(options: argparse.Namespace) -> tuple[str, Span]:
-    span = Span(
-        None if options.since is None else options.since.time_ms,
-        None if options.to is None else options.to.time_ms,
-    )
-    if span.from_ms is not None and span.to_ms is not None and span.from_ms >= span.to_ms:
-        raise UserError(f"--to {options.to.text}: not after --from {options.since.text}")
-    return options.by, span
+def _group(options: argparse.Namespace) -> str:
+    group: str = options.by
+    return group
 
 
 def _find(asked: Asked) -> Found:
     """The agreement by group, and the likely causes of low agreement by broker."""
-    group, span = asked.own
+    group, span = asked.own, asked.wanted.span
     found = by(asked.settings, group, span)
     rows, limit = found.dicts(), asked.limit
     rest = "" if limit is None or len(rows) <= limit else "; there are more: --limit 0 shows all"
@@ -169,7 +160,7 @@ def _colour(row: Row) -> Colour | None:
 
 
 QUESTION = Question(
-    command="agreement", table=None, find=_find, options=_options, own=_group_and_span, colour=_colour,
-    has_agreement=False,
+    command="agreement", table=None, find=_find, options=_options, own=_group, colour=_colour,
+    has_agreement=False, period=PeriodOptions(older_since=("--from",), older_until=("--to",)),
 )  # fmt: skip
 add_commands = QUESTION.add_to

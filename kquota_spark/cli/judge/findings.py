@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from kquota_spark.cli.options import TIME_FORMS, add_time_option, counted
+from kquota_spark.cli.options import TIME_FORMS, PeriodOptions, counted
 from kquota_spark.cli.question import Asked, Flag, Found, Question
 from kquota_spark.cli.text.page import Page
 from kquota_spark.cli.text.render import Row
@@ -36,7 +36,6 @@ def _options(parser: argparse.ArgumentParser) -> None:
         "--kind", action="append", choices=[kind.value for kind in Kind], metavar="KIND",
         help=f"only these, may be repeated: {', '.join(kind.value for kind in Kind)}",
     )  # fmt: skip
-    add_time_option(parser, "--since", about=f"read nothing older: {TIME_FORMS}")
 
 
 def _kinds(options: argparse.Namespace) -> list[Kind]:
@@ -45,8 +44,10 @@ def _kinds(options: argparse.Namespace) -> list[Kind]:
 
 def _find(asked: Asked) -> Found:
     """Findings, the most severe first."""
-    since_ms, progress = asked.wanted.newer_than_ms, _progress(time.monotonic())
-    found = findings(asked.settings, kinds=asked.own, since_ms=since_ms, progress=progress)
+    span, progress = asked.wanted.span, _progress(time.monotonic())
+    found = findings(
+        asked.settings, kinds=asked.own, since_ms=span.from_ms, until_ms=span.to_ms, progress=progress
+    )
     shown, has_evidence = found[: asked.limit], bool(asked.flags)
     return Found(
         (*_COLUMNS, "evidence") if has_evidence else _COLUMNS,
@@ -114,6 +115,7 @@ def _value_text(value: Any) -> str:
 
 QUESTION = Question(
     command="findings", table=None, find=_find, options=_options, own=_kinds,
+    period=PeriodOptions(f"read nothing older: {TIME_FORMS}", "read nothing newer, and use the rules of that time"),
     flags=(Flag("--evidence", "also the rows behind each finding"),),
 )  # fmt: skip
 add_commands = QUESTION.add_to

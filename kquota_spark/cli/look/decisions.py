@@ -70,7 +70,7 @@ QUESTION = Question(
     find=by_sql(
         _SQL,
         time=("second", "time"),
-        since="decisions.second",
+        period=("decisions.second", "decisions.second"),
         order="decisions.second desc, cluster_id, broker_id, quota_type, bucket_user, bucket_client_id, bucket_tags, "
         "late",
         throttled=_THROTTLED,

@@ -9,13 +9,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kquota_spark.cli.exit_codes import DONE, ERROR
-from kquota_spark.cli.options import add_settings_options, settings_of, whole_number
+from kquota_spark.cli.filters import require_order
+from kquota_spark.cli.options import (
+    TIME_FORMS,
+    PeriodOptions,
+    add_period_options,
+    add_settings_options,
+    settings_of,
+    whole_number,
+)
 from kquota_spark.cli.text.page import Page, say
 from kquota_spark.cli.text.render import Report, json_report
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.formats.text.escape import terminal_text
 from kquota_spark.process.clock import now_ms
+from kquota_spark.store.reading import utc_text
 
 if TYPE_CHECKING:
     from kquota_spark.reports.scope.audit_report import AuditReport
@@ -41,6 +50,7 @@ _FORMATS_OF_ENDINGS = {
     ".json": "json",
 }
 _TOP = 20
+_DAY_MS = 86_400_000
 
 
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -53,9 +63,12 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
     )
     add_settings_options(command)
     command.add_argument(
-        "--period", type=_period, default="day", metavar="T",
+        "--period", type=_period, metavar="T",
         help="day (yesterday), week, today, last:2h, or FROM..TO in UTC (default day)",
     )  # fmt: skip
+    add_period_options(
+        command, PeriodOptions(f"instead of --period, from then on: {TIME_FORMS}", "until then (default now)")
+    )
     command.add_argument("--tenant", metavar="USER", help="this user's own page, with no data of others")
     command.add_argument(
         "--format", choices=tuple(_SUFFIXES),
@@ -91,7 +104,8 @@ def run_report(options: argparse.Namespace) -> int:
     if options.tenants and options.tenant is not None:
         raise UserError("--tenants: all users' pages and --tenant, one user's: give one of them")
     form = report_format(options.to, options.format)
-    made = Made(settings_of(options, "tables"), options.period, now_ms(), options.top, form)
+    time_ms = now_ms()
+    made = Made(settings_of(options, "tables"), _asked_period(options, time_ms), time_ms, options.top, form)
     if options.folder is not None:
         return _write_folder(made, options.folder, options.tenant, has_tenants=options.tenants)
     report = made.report(options.tenant)
@@ -100,6 +114,23 @@ def run_report(options: argparse.Namespace) -> int:
     else:
         _write(made, report, Path(options.to or f"kquota-report-{made.stem(options.tenant)}.{made.suffix}"))
     return 0
+
+
+def _asked_period(options: argparse.Namespace, time_ms: int) -> Period:
+    """The period of --since and --until, else that of --period, else yesterday."""
+    from kquota_spark.reports.scope.period import Period
+
+    if options.since is None and options.until is None:
+        found: Period = options.period or _period("day")
+        return found
+    if options.period is not None:
+        raise UserError("--period: leave it out, or leave out --since and --until")
+    require_order(options.since, options.until)
+    to_ms = time_ms if options.until is None else options.until.time_ms
+    from_ms = to_ms - _DAY_MS if options.since is None else options.since.time_ms
+    if from_ms >= to_ms:
+        raise UserError(f"--since {utc_text(from_ms)} is not before now, {utc_text(to_ms)}")
+    return Period(from_ms, to_ms)
 
 
 def report_format(to: str | None, asked: str | None) -> str:

@@ -9,8 +9,7 @@ from typing import Any
 from kquota_spark.cli.options import (
     TIME_FORMS,
     TYPES,
-    Since,
-    add_time_option,
+    PeriodOptions,
     bucket_text,
     counted,
 )
@@ -44,15 +43,6 @@ _COLUMNS = (
 
 def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--type", choices=TYPES, help="only this quota type")
-    add_time_option(
-        parser, "--since", about=f"from then on: {TIME_FORMS} (default the last day of the tables)"
-    )
-    add_time_option(parser, "--until", about="until then (default the newest second of the tables)")
-
-
-def _until(options: argparse.Namespace) -> Since | None:
-    until: Since | None = options.until
-    return until
 
 
 def _find(asked: Asked) -> Found:
@@ -84,7 +74,7 @@ def _period(asked: Asked) -> Period:
     newest_ms = asked.tables.newest_ms(DECISIONS.name)
     if newest_ms is None:
         raise UserError("the table decisions is empty: has the audit processed anything yet?")
-    to_ms = newest_ms // 1_000 * 1_000 + 1_000 if asked.own is None else asked.own.time_ms
+    to_ms = newest_ms // 1_000 * 1_000 + 1_000 if asked.wanted.until is None else asked.wanted.until.time_ms
     from_ms = to_ms - _DAY_MS if asked.wanted.since is None else asked.wanted.since.time_ms
     if from_ms >= to_ms:
         raise UserError(f"--since {utc_text(from_ms)} is not before --until {utc_text(to_ms)}")
@@ -148,7 +138,10 @@ QUESTION = Question(
     table=DECISIONS,
     find=_find,
     options=_options,
-    own=_until,
+    period=PeriodOptions(
+        f"from then on: {TIME_FORMS} (default the last day of the tables)",
+        "until then (default the newest second of the tables)",
+    ),
     colour=lambda row: Colour.RED if row["time_throttled_percent"] > 50 else None,
 )
 add_commands = QUESTION.add_to

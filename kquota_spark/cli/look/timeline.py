@@ -5,14 +5,14 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from typing import Any, NamedTuple
+from typing import Any
 
 from kquota_spark.cli.near_names import meant
 from kquota_spark.cli.options import (
     TIME_FORMS,
     TYPES,
+    PeriodOptions,
     Since,
-    add_time_option,
     bucket_text,
     counted,
     rule_text,
@@ -77,21 +77,13 @@ def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--client-id", metavar="ID", help="the client id")
     parser.add_argument("--type", choices=TYPES, help="quota type (default the one with the most throttling)")
     parser.add_argument("--broker", type=whole_number, metavar="ID", help="broker (default likewise)")
-    add_time_option(parser, "--since", about=f"from then on: {TIME_FORMS} (default an hour)")
-    add_time_option(parser, "--until", about="until then (default the newest second of the tables)")
 
 
-class _Own(NamedTuple):
-    """Options that no other command has."""
-
-    client_id: str | None
-    until: Since | None
-
-
-def _own(options: argparse.Namespace) -> _Own:
+def _client_id(options: argparse.Namespace) -> str | None:
     if options.user is None and options.client_id is None:
         raise UserError("timeline: which client? add --user NAME, --client-id ID, or both")
-    return _Own(options.client_id, options.until)
+    client_id: str | None = options.client_id
+    return client_id
 
 
 def _find(asked: Asked) -> Found:
@@ -101,8 +93,8 @@ def _find(asked: Asked) -> Found:
         UserError: the period is empty, or the tables cannot be read.
     """
     tables, wanted = asked.tables, asked.wanted
-    period = _period(tables, wanted.since, asked.own.until)
-    who = Identity(wanted.user, asked.own.client_id, _cluster(tables, asked.settings))
+    period = _period(tables, wanted.since, wanted.until)
+    who = Identity(wanted.user, asked.own, _cluster(tables, asked.settings))
     found = timeline(
         tables,
         who,
@@ -332,6 +324,15 @@ def _foot(found: Timeline) -> Iterator[str]:
 
 
 QUESTION = Question(
-    command="timeline", table=None, find=_find, options=_options, own=_own, has_agreement=False
+    command="timeline",
+    table=None,
+    find=_find,
+    options=_options,
+    own=_client_id,
+    has_agreement=False,
+    period=PeriodOptions(
+        f"from then on: {TIME_FORMS} (default an hour)",
+        "until then (default the newest second of the tables)",
+    ),
 )
 add_commands = QUESTION.add_to

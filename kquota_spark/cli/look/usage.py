@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from kquota_spark.cli.filters import Conditions, Filter, add_period, client_conditions
 from kquota_spark.cli.options import (
-    Conditions,
-    Filter,
     Since,
-    add_since,
-    client_conditions,
     counted,
     footer_text,
     limited,
@@ -70,19 +67,23 @@ def _find(asked: Asked) -> Found:
     """Totals of clients, largest first; with --by-second every second, newest first."""
     if asked.flags:
         return _by_second(asked)
-    last_day = _last_day(asked.tables) if asked.wanted.since is None else None
+    last_day = _last_day(asked.tables, asked.wanted.until) if asked.wanted.since is None else None
     if last_day is None:
         return _totals(asked)
     wanted = replace(asked.wanted, since=last_day)
-    return _totals(asked._replace(wanted=wanted), "\nthe last day of the table: --since 7d asks for more")
+    note = "the last day of the table: --since 7d asks for more"
+    if asked.wanted.until is not None:
+        note = "the last day before --until: --since asks for more"
+    return _totals(asked._replace(wanted=wanted), f"\n{note}")
 
 
-def _last_day(tables: Tables) -> Since | None:
-    """The beginning of the table's last day; None if the table has no older rows."""
+def _last_day(tables: Tables, until: Since | None) -> Since | None:
+    """The beginning of the last day of the table or before --until; None if the table has no older rows."""
     newest_ms = tables.newest_ms("usage")
     if newest_ms is None:
         return None
-    start_ms = newest_ms // 1_000 * 1_000 + 1_000 - _DAY_MS
+    end_ms = newest_ms // 1_000 * 1_000 + 1_000
+    start_ms = (end_ms if until is None else min(end_ms, until.time_ms)) - _DAY_MS
     is_longer = _has(tables, f"second < make_timestamptz({start_ms * 1_000})")
     return Since(iso_time(start_ms), start_ms) if is_longer else None
 
@@ -129,7 +130,7 @@ def _totals(asked: Asked, note: str = "") -> Found:
 
 def _seconds(tables: Tables, wanted: Filter) -> tuple[str, list[object]]:
     where = client_conditions(wanted)
-    add_since(where, wanted, "usage.second")
+    add_period(where, wanted, "usage.second")
     if _has(tables, "source = 'jmx'"):
         where.add(_ONE_SOURCE)
     if _has(tables, "tile > 0"):
@@ -143,9 +144,9 @@ def _has(tables: Tables, condition: str) -> bool:
 
 
 def _span(tables: Tables, wanted: Filter) -> tuple[int, int]:
-    """Start and end of what the table contains since --since, epoch ms. Means of all rows are over this time."""
+    """Start and end of what the table contains of the period, epoch ms. Means of all rows are over this time."""
     where = Conditions()
-    add_since(where, wanted, "usage.second")
+    add_period(where, wanted, "usage.second")
     sql = f"select epoch_ms(min(second)), epoch_ms(max(second)) from usage{where.sql}"  # noqa: S608 - names of ours
     first_ms, last_ms = tables.query(sql, where.values).rows[0]
     return (0, 0) if first_ms is None else (first_ms, last_ms + 1_000)

@@ -66,7 +66,7 @@ QUESTION = Question(
     find=by_sql(
         _SQL,
         time=("start_time", "start"),
-        since="coalesce(violations.end_time, violations.last_second)",
+        period=("violations.start_time", "coalesce(violations.end_time, violations.last_second)"),
         order="start_time desc, cluster_id, broker_id, quota_type, bucket_user, bucket_client_id, bucket_tags, "
         "episode_id",
         throttled=f"{EPISODE_REQUESTS} > 0",

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from kquota_spark.cli.options import Filter, SettingsPlace, bucket_conditions
+from kquota_spark.cli.filters import Filter, bucket_conditions
+from kquota_spark.cli.options import SettingsPlace
 from kquota_spark.cli.resolve import explain
 from kquota_spark.cli.text.page import Tone
 from kquota_spark.cli.text.timeline_chart import LABEL, MOST_SLOTS

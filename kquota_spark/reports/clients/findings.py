@@ -21,7 +21,7 @@ from kquota_spark.findings.client_findings import (
 from kquota_spark.findings.findings import Finding, Kind, Severity
 from kquota_spark.findings.rule_findings import rule_findings
 from kquota_spark.findings.throttle_findings import starved_consumers, throttle_findings
-from kquota_spark.model.quotas.rules import BEGINNING_MS
+from kquota_spark.model.quotas.rules import BEGINNING_MS, END_MS
 from kquota_spark.reports.clients.seen_clients import clients_seen, ids_of, observed
 from kquota_spark.reports.clients.throttle_evidence import empty_runs, throttled_clients
 from kquota_spark.store.reading import Tables
@@ -50,6 +50,7 @@ def findings(
     *,
     kinds: Collection[Kind] = tuple(Kind),
     since_ms: int | None = None,
+    until_ms: int | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> list[Finding]:
     """All findings of the requested kinds, the most severe first, then by kind and subject.
@@ -58,16 +59,17 @@ def findings(
         settings: where the tables are.
         kinds: the requested kinds.
         since_ms: nothing older is read, epoch ms; None for all usage and the last day of requests.
+        until_ms: nothing from then on is read, and the rules are those of that time, epoch ms; None for the present.
         progress: takes the name of each check before it runs.
 
     Raises:
         UserError: usage or the requests cannot be read.
     """
     with Tables(settings) as tables:
-        tables.open("usage", since_ms)
-        newest_ms = tables.newest_ms("usage")
-        since_requests_ms = since_ms if since_ms is not None else (newest_ms or 0) - _DAY_MS
-        tables.open("requests", since_requests_ms)
+        tables.open("usage", since_ms, until_ms)
+        newest_ms = min(tables.newest_ms("usage") or 0, END_MS if until_ms is None else until_ms)
+        since_requests_ms = since_ms if since_ms is not None else newest_ms - _DAY_MS
+        tables.open("requests", since_requests_ms, until_ms)
         for name in ("quota_rules", "quota_changes"):
             tables.open_if_there(name)
         cluster = settings.cluster_id
@@ -80,7 +82,7 @@ def findings(
             ),
             ("throttled fetches", {Kind.STARVED}, lambda: starved_consumers(empty_runs(tables, *recent))),
             ("share consumers", {Kind.SHARE_FETCH}, lambda: _of_shares(tables, cluster, since_ms)),
-            ("rules and usage", _OF_USAGE, lambda: _of_usage(tables, cluster, since_ms or 0)),
+            ("rules and usage", _OF_USAGE, lambda: _of_usage(tables, cluster, since_ms or 0, until_ms)),
             ("quota edits", {Kind.QUOTA_EDIT}, lambda: quota_edits(_edits(tables, recent))),
         )
         found: list[Finding] = []
@@ -99,11 +101,11 @@ _OF_THROTTLES = {Kind.IGNORES_THROTTLE, Kind.THROTTLE_BEYOND_TIMEOUT}
 _OF_USAGE = set(Kind) - _OF_THROTTLES - {Kind.STARVED, Kind.SHARE_FETCH, Kind.QUOTA_EDIT}
 
 
-def _of_usage(tables: Tables, cluster: str, since_ms: int) -> list[Finding]:
+def _of_usage(tables: Tables, cluster: str, since_ms: int, until_ms: int | None) -> list[Finding]:
     clients = clients_seen(tables, cluster, since_ms)
     if not clients:
         return []
-    beside = observed(tables, cluster, clients)
+    beside = observed(tables, cluster, clients, END_MS if until_ms is None else until_ms)
     unstable = unstable_client_ids(ids_of(clients), beside.from_ms, beside.to_ms)
     return [*rule_findings(beside), *unstable]
 

@@ -110,11 +110,11 @@ def ids_of(clients: Iterable[ClientSeen]) -> list[IdSeen]:
     ]
 
 
-def observed(tables: Tables, cluster: str, clients: Sequence[ClientSeen]) -> Observed:
-    """The clients beside the present rules; at least one client is required."""
+def observed(tables: Tables, cluster: str, clients: Sequence[ClientSeen], at_ms: int = END_MS) -> Observed:
+    """The clients beside the rules just before a time, epoch ms; at least one client is required."""
     return Observed(
         [one.seen for one in clients],
-        rules_at(tables, cluster),
+        rules_at(tables, cluster, at_ms),
         min(one.first_ms for one in clients),
         max(one.last_ms for one in clients) + 1_000,
         problems_of(tables, cluster),

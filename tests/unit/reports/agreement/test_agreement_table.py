@@ -111,7 +111,10 @@ def test_without_decisions_the_command_says_what_to_do(tmp_path: Path) -> None:
 
 def test_a_span_has_to_end_after_its_start(root: Path) -> None:
     code, _, err = run("agreement", "--tables", str(root), "--from", "2026-11-21", "--to", "2026-11-20")
-    assert (code, err) == (1, "kquota: --to 2026-11-20: not after --from 2026-11-21\n")
+    assert (code, err) == (
+        1,
+        "kquota: --since 2026-11-21 00:00:00 UTC is not before --until 2026-11-20 00:00:00 UTC\n",
+    )
 
 
 def test_the_foot_has_one_number_for_days_that_are_kept_and_live(root: Path) -> None:
