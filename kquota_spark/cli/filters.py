@@ -57,8 +57,8 @@ class Filter:
 
 def filter_of(options: argparse.Namespace) -> Filter:
     """The filter of the given options; options that the command does not have filter nothing."""
-    names = ("user", "client", "broker", "type", "since", "until")
-    given = {name: getattr(options, name, None) for name in names}
+    names = {name: name for name in ("user", "broker", "type", "since", "until")} | {"client": "client_id"}
+    given = {name: getattr(options, option, None) for name, option in names.items()}
     return Filter(
         **given, is_throttled=getattr(options, "throttled", False), is_open=getattr(options, "open", False)
     )

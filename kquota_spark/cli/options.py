@@ -112,12 +112,17 @@ def add_yes_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--yes", action="store_true", help="do it; without, it only shows what it would do")
 
 
+def add_client_option(parser: argparse._ActionsContainer, about: str) -> None:
+    """Add the option of a client id, under both of its names."""
+    parser.add_argument("--client-id", "--client", metavar="ID", help=about)
+
+
 def add_bucket_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that choose buckets."""
     parser.add_argument(
         "--user", metavar="NAME", help="only this user, in a bucket of its own or inside another"
     )
-    parser.add_argument("--client", metavar="ID", help="only this client id, likewise")
+    add_client_option(parser, "only this client id, likewise")
     parser.add_argument("--broker", type=whole_number, metavar="ID", help="only this broker")
     parser.add_argument("--type", choices=TYPES, help="only this quota type")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from kquota_spark.cli.options import add_output_options, add_settings_options, settings_of
+from kquota_spark.cli.options import add_client_option, add_output_options, add_settings_options, settings_of
 from kquota_spark.cli.text.page import say
 from kquota_spark.cli.text.render import Report, Shown, show
 from kquota_spark.config.settings import Settings
@@ -34,7 +34,7 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
         add_settings_options(parser)
         which = parser.add_mutually_exclusive_group(required=True)
         which.add_argument("--user", metavar="NAME", help="this user")
-        which.add_argument("--client", metavar="ID", help="this client id")
+        add_client_option(which, "this client id")
         which.add_argument("--pattern", metavar="REGEX", help="whole names of users and client ids")
     add.add_argument("--force", action="store_true", help="also a name that has never been seen")
     add.set_defaults(run=run_add)
@@ -115,5 +115,11 @@ def run_list(options: argparse.Namespace) -> int:
 
 def _given(options: argparse.Namespace) -> ExemptName:
     return next(
-        ExemptName(kind, getattr(options, kind)) for kind in _FIELDS if getattr(options, kind) is not None
+        ExemptName(kind, given)
+        for kind, given in (
+            ("user", options.user),
+            ("client", options.client_id),
+            ("pattern", options.pattern),
+        )
+        if given is not None
     )

@@ -23,6 +23,7 @@ from kquota_spark.cli.enforce.ticket import add_ticket_option
 from kquota_spark.cli.exit_codes import DONE, ERROR, NOTHING, NOTHING_DONE, REFUSED, REFUSED_THERE
 from kquota_spark.cli.options import (
     Since,
+    add_client_option,
     add_form_option,
     add_settings_options,
     add_yes_option,
@@ -103,7 +104,7 @@ def _add_quota_options(parser: argparse.ArgumentParser) -> None:
     user.add_argument("--user", metavar="NAME", help="of this user")
     user.add_argument("--user-default", action="store_true", help="of users without a quota of their own")
     client = parser.add_mutually_exclusive_group()
-    client.add_argument("--client", metavar="ID", help="of this client id; with a user, of the pair")
+    add_client_option(client, "of this client id; with a user, of the pair")
     client.add_argument(
         "--client-default", action="store_true", help="of client ids without a quota of their own"
     )
@@ -215,7 +216,7 @@ def _live(log: Sequence[LogEntry]) -> list[LogEntry]:
 
 def _entity(options: argparse.Namespace) -> Entity:
     user: Name = DEFAULT if options.user_default else options.user
-    client_id: Name = DEFAULT if options.client_default else options.client
+    client_id: Name = DEFAULT if options.client_default else options.client_id
     if user is None and client_id is None:
         raise UserError(
             "whose quota: give --user, --user-default, --client or --client-default, or a pair of them"

@@ -15,6 +15,7 @@ from kquota_spark.cli.enforce.freeze import login_name, reason_of
 from kquota_spark.cli.enforce.ticket import add_ticket_option
 from kquota_spark.cli.exit_codes import DONE, ERROR, NOTHING, NOTHING_DONE
 from kquota_spark.cli.options import (
+    add_client_option,
     add_form_option,
     add_settings_options,
     add_yes_option,
@@ -99,7 +100,7 @@ def _add(
     user.add_argument("--user", metavar="NAME", help="this user, with any client id or none")
     user.add_argument("--user-default", action="store_true", help="the default user, likewise")
     client = whose.add_mutually_exclusive_group()
-    client.add_argument("--client-id", metavar="ID", help="this client id, of any user or none")
+    add_client_option(client, "this client id, of any user or none")
     client.add_argument("--client-default", action="store_true", help="the default client id, likewise")
     add_form_option(parser)
     parser.set_defaults(run=run)

@@ -82,7 +82,7 @@ def run_top(options: argparse.Namespace) -> int:
     settings = settings_of(options, "tables")
     question = Question(
         user=options.user,
-        client=options.client,
+        client=options.client_id,
         broker=options.broker,
         type=options.type,
         sort=SortBy(options.sort),

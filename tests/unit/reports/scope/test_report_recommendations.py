@@ -146,7 +146,7 @@ def test_the_override_parses(entity: Entity) -> None:
     *_, override = found
     options = parser().parse_args(shlex.split(override.command)[1:])
     user = DEFAULT if options.user_default else options.user
-    client_id = DEFAULT if options.client_default else options.client
+    client_id = DEFAULT if options.client_default else options.client_id
     assert Entity(user, client_id) == entity
     assert (options.key, options.value, options.reason) == ("producer_byte_rate", 12.5, "throttled")
 
