@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-from kquota_spark.cli.filters import Filter
+from kquota_spark.cli.filters import Filter, add_period, client_conditions
 from kquota_spark.formats.text.escape import terminal_text
+from kquota_spark.formats.text.person_units import person_name
+from kquota_spark.reports.agreement.agreement import ALWAYS
 from kquota_spark.store.reading import Tables, utc_text
 
 _MOST_NAMES = 20_000
@@ -29,7 +31,39 @@ def empty_text(wanted: Filter, noun: str, tables: Tables, table: str) -> str:
     newest_ms = tables.newest_ms(table)
     if newest_ms is None:
         return f"{matching}: the table {table} is empty, has the audit processed anything yet?"
-    return f"{matching}; the table {table} reaches {utc_text(newest_ms)}{meant(tables, wanted.user, wanted.client)}"
+    seen = terminal_text(_seen_text(wanted, noun, tables))
+    return (
+        f"{matching}{seen}; the table {table} reaches {utc_text(newest_ms)}"
+        f"{meant(tables, wanted.user, wanted.client)}"
+    )
+
+
+def who_text(user: str | None, client_id: str | None) -> str:
+    """`alice / etl`, `user alice` or `client etl`; not escaped for the terminal."""
+    if user is not None and client_id is not None:
+        return f"{person_name(user)} / {person_name(client_id)}"
+    return f"user {person_name(user)}" if user is not None else f"client {person_name(client_id)}"
+
+
+def _seen_text(wanted: Filter, noun: str, tables: Tables) -> str:
+    """Whether the named client was seen in the period, so that no rows mean that nothing happened to it.
+
+    Empty if the filter names no client, or if there is no usage to say it.
+    """
+    named = Filter(user=wanted.user, client=wanted.client, since=wanted.since, until=wanted.until)
+    if named.user is None and named.client is None:
+        return ""
+    if not tables.open_if_there("usage", wanted.newer_than_ms) or tables.newest_ms("usage") is None:
+        return ""
+    where = client_conditions(named)
+    add_period(where, named, "usage.second")
+    sql = f"select epoch_ms(max(usage.second)) from usage{where.sql}"  # noqa: S608 - names of ours
+    last_ms = tables.query(sql, where.values).rows[0][0]
+    who, has_period = who_text(named.user, named.client), named.span != ALWAYS
+    if last_ms is None:
+        return f"; {who} was {'not seen in that time' if has_period else 'never seen'}"
+    none = f"no {noun}" if named == wanted else "none that match"
+    return f"; {who} was seen, last at {utc_text(last_ms)}, and has {none}{' in that time' if has_period else ''}"
 
 
 def meant(tables: Tables, user: str | None, client_id: str | None) -> str:

@@ -41,6 +41,7 @@ from kquota_spark.cli.options import (
 from kquota_spark.cli.text.page import Page
 from kquota_spark.cli.text.render import Colour, Report, Row, Shown, show
 from kquota_spark.config.settings import Settings
+from kquota_spark.errors import UserError
 from kquota_spark.formats.text.person_units import (
     clock_time,
     or_dash,
@@ -136,6 +137,7 @@ class Question:
         command: its name.
         table: the table to query; its timestamps are the times of the rows. None: `find` opens the tables it needs.
         find: finds the rows; `by_sql` makes it from a query.
+        modes: flags that ask another question instead, which then answers with its own options.
         flags: its own options beside those of all reading commands.
         options: adds the options that filter rows, without --since and --until.
         period: how the command describes --since and --until.
@@ -148,6 +150,7 @@ class Question:
     command: str
     table: Table | None
     find: Callable[[Asked], Found]
+    modes: tuple[tuple[Flag, Question], ...] = ()
     flags: tuple[Flag, ...] = ()
     options: Callable[[argparse.ArgumentParser], None] = add_filter_options
     period: PeriodOptions = PeriodOptions()  # noqa: RUF009 - a tuple of texts
@@ -160,15 +163,63 @@ class Question:
         """Add the command."""
         parser = subparsers.add_parser(self.command)
         add_settings_options(parser)
+        self._add_options(parser)
+        add_output_options(parser)
+        if self.modes:
+            self._add_modes(parser)
+        parser.set_defaults(run=self.run)
+
+    def _add_options(self, parser: argparse.ArgumentParser) -> None:
         self.options(parser)
         add_period_options(parser, self.period)
         for flag in self.flags:
             parser.add_argument(flag.name, action="store_true", help=flag.about)
-        add_output_options(parser)
-        parser.set_defaults(run=self.run)
+
+    def _add_modes(self, parser: argparse.ArgumentParser) -> None:
+        """Add the flags of the modes, and the options that only the modes have."""
+        which = parser.add_mutually_exclusive_group()
+        for flag, _ in self.modes:
+            which.add_argument(flag.name, action="store_true", help=flag.about)
+        names = [flag.name for flag, _ in self.modes]
+        group = parser.add_argument_group(f"only with {' or '.join(names)}")
+        for action, with_modes in self._options_of_modes():
+            if len(with_modes) < len(names):
+                action.help = f"{action.help} ({' or '.join(with_modes)} only)"
+            group._add_action(action)
+
+    def _options_of_modes(self) -> list[tuple[argparse.Action, list[str]]]:
+        """The options that this question lacks, each with the flags of the modes that have it."""
+        own = _parser_of(self)
+        found: dict[str, tuple[argparse.Action, list[str]]] = {}
+        for flag, question in self.modes:
+            for action in _parser_of(question)._actions:
+                if not own._option_string_actions.keys() & set(action.option_strings):
+                    found.setdefault(action.dest, (action, []))[1].append(flag.name)
+        return list(found.values())
+
+    def _mode(self, options: argparse.Namespace) -> Question | None:
+        """The question that a flag asks instead; None without such a flag.
+
+        Raises:
+            UserError: an option was given that the question does not have.
+        """
+        asked = [(flag, question) for flag, question in self.modes if getattr(options, flag.key)]
+        given = {flag.name for flag, _ in asked}
+        for action, with_modes in self._options_of_modes() if self.modes else ():
+            if getattr(options, action.dest) != action.default and not given & set(with_modes):
+                raise UserError(
+                    f"{self.command}: {action.option_strings[0]} works only with {' or '.join(with_modes)}"
+                )
+        return asked[0][1] if asked else None
 
     def run(self, options: argparse.Namespace) -> int:
-        """Query the tables and print the answer; returns the exit code."""
+        """Query the tables and print the answer; returns the exit code.
+
+        Raises:
+            UserError: options contradict each other, or the tables cannot be read.
+        """
+        if (mode := self._mode(options)) is not None:
+            return mode.run(options)
         settings, wanted = settings_of(options, "tables"), filter_of(options)
         require_order(wanted.since, wanted.until)
         flags = tuple(flag for flag in self.flags if getattr(options, flag.key))
@@ -215,6 +266,13 @@ class Question:
         return empty_text(wanted, self.table.name, tables, source)
 
 
+def _parser_of(question: Question) -> argparse.ArgumentParser:
+    """A parser with only the options of a question."""
+    parser = argparse.ArgumentParser(add_help=False)
+    question._add_options(parser)
+    return parser
+
+
 def by_sql(
     sql: str,
     *,
@@ -224,7 +282,6 @@ def by_sql(
     throttled: str,
     noun: str,
     shown: Callable[[Sequence[Row]], Iterable[Shown]],
-    notes: tuple[str, ...] = (),
     has_source: bool = True,
 ) -> Callable[[Asked], Found]:
     """A `find` for a query about buckets, newest rows first.
@@ -237,7 +294,6 @@ def by_sql(
         throttled: SQL condition of --throttled.
         noun: name of a row, in the singular.
         shown: makes the columns after the time column, for these rows.
-        notes: printed below the rows.
         has_source: whether to add a source column if some rows are not from the log.
     """
 
@@ -248,7 +304,7 @@ def by_sql(
         )
         rows = found.dicts()
         columns = (moment(rows, *time), *shown(rows))
-        footer = legend(rows, footer_text(rows, time[0], noun, has_more=has_more), *notes)
+        footer = legend(rows, footer_text(rows, time[0], noun, has_more=has_more))
         return Found(found.columns, rows, with_source(rows, columns) if has_source else columns, footer)
 
     def _conditions(asked: Asked) -> Conditions:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from kquota_spark.cli.options import bucket_columns
 from kquota_spark.cli.question import Question, by_sql, column
@@ -32,13 +32,17 @@ def _shown(_: Sequence[Row]) -> Iterator[Shown]:
     yield column("limit_per_s", "limit", rank=4)
     yield column("rate_per_s", "rate", rank=5)
     yield column("quota_used_percent", "used", rank=3)
-    yield Shown(
+    yield _pair(
         "longest throttle", lambda row: person_pair_ms(row["throttle_ms"], row["observed_throttle_ms"])
     )
     yield Shown("requests", _requests, rank=8)
     yield Shown("certain", _certain, rank=7)
-    yield Shown("total delay", _total_delay, rank=11)
-    yield Shown("throttled requests", _throttled_requests, rank=12)
+    yield _pair("total delay", _total_delay, rank=11)
+    yield _pair("throttled requests", _throttled_requests, rank=12)
+
+
+def _pair(title: str, text: Callable[[Row], str], rank: int = 0) -> Shown:
+    return Shown(title, text, rank=rank, note=f"{title}: by replay / by brokers")
 
 
 def _requests(row: Row) -> str:
@@ -76,7 +80,6 @@ QUESTION = Question(
         throttled=_THROTTLED,
         noun="decision",
         shown=_shown,
-        notes=("longest throttle, total delay and throttled requests: by replay / by brokers",),
         has_source=False,
     ),
     colour=_colour,

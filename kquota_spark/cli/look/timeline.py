@@ -7,12 +7,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from kquota_spark.cli.near_names import meant
+from kquota_spark.cli.near_names import meant, who_text
 from kquota_spark.cli.options import (
     TIME_FORMS,
     TYPES,
     PeriodOptions,
     Since,
+    add_client_option,
     bucket_text,
     counted,
     rule_text,
@@ -40,7 +41,6 @@ from kquota_spark.formats.text.person_units import (
     broker_text,
     clock_time,
     person_ms,
-    person_name,
     person_span,
     rate_text,
     type_text,
@@ -74,7 +74,7 @@ _CLUSTERS = "select cluster_id from decisions union select cluster_id from usage
 
 def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--user", metavar="NAME", help="the user; with --client-id that client of it")
-    parser.add_argument("--client-id", metavar="ID", help="the client id")
+    add_client_option(parser, "the client id")
     parser.add_argument("--type", choices=TYPES, help="quota type (default the one with the most throttling)")
     parser.add_argument("--broker", type=whole_number, metavar="ID", help="broker (default likewise)")
 
@@ -157,16 +157,10 @@ def _nobody(who: Identity, period: Period, quota_type: str | None, broker_id: in
     of_type = f" of type {quota_type}" if quota_type else ""
     on = f" on broker {broker_id}" if broker_id is not None else ""
     return (
-        f"{_who_text(who)} was never seen{of_type}{on} from {utc_text(period.from_ms)} to {utc_text(period.to_ms)}: "
+        f"{who_text(who.user, who.client_id)} was never seen{of_type}{on} from {utc_text(period.from_ms)} to "
+        f"{utc_text(period.to_ms)}: "
         "no decision and no usage names it; --since looks further back"
     )
-
-
-def _who_text(who: Identity) -> str:
-    """`alice / etl`, `user alice` or `client etl`; not escaped for the terminal."""
-    if who.user is not None and who.client_id is not None:
-        return f"{person_name(who.user)} / {person_name(who.client_id)}"
-    return f"user {person_name(who.user)}" if who.user is not None else f"client {person_name(who.client_id)}"
 
 
 def _rows(found: Timeline, limit: int | None) -> Sequence[Row]:
@@ -231,7 +225,7 @@ def print_chart(found: Timeline, limit: int | None, page: Page) -> None:
 def _who_line(found: Timeline) -> str:
     buckets = ", then ".join(_key_text(key) for key in found.keys[:3])
     bucket = f"bucket {buckets}" if buckets else "no bucket"
-    return f"{_who_text(found.who)}: {_place_text(found.place)}, {bucket}"
+    return f"{who_text(found.who.user, found.who.client_id)}: {_place_text(found.place)}, {bucket}"
 
 
 def _head(found: Timeline) -> Iterator[str]:

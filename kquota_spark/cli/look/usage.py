@@ -116,14 +116,14 @@ def _totals(asked: Asked, note: str = "") -> Found:
         *_WHO,
         Shown("amount", _amount),
         column("requests", "requests", rank=9),
-        column("mean_rate_per_s", "mean", rank=7),
-        column("peak_rate_per_s", "peak", rank=6),
+        column("mean_rate_per_s", "mean", rank=7, note="mean: over all of that time"),
+        column("peak_rate_per_s", "peak", rank=6, note="peak: highest second"),
         _DELAY,
     )
     rest = "; there are more: --limit 0 shows all" if has_more else ""
     footer = (
-        f"{counted(len(rows), 'client')}, most bytes first{rest}\nmean over {person_span(to_ms - from_ms)} from "
-        f"{utc_text(from_ms)}, peak: highest second{note}{_share_note(rows)}"
+        f"{counted(len(rows), 'client')}, most bytes first{rest}\n{person_span(to_ms - from_ms)} from "
+        f"{utc_text(from_ms)}{note}{_share_note(rows)}"
     )
     return Found(found.columns, rows, with_source(rows, shown), footer, wanted=asked.wanted)
 

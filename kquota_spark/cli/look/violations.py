@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from kquota_spark.cli.options import bucket_columns
 from kquota_spark.cli.question import Flag, Question, by_sql, column
@@ -24,6 +25,11 @@ select cluster_id, episode_id, broker_id, quota_type, bucket_user, bucket_client
        source, users, client_ids
 from violations
 """
+_HARM = (
+    ("total delay", "throttled_ms", person_ms, 0),
+    ("throttled requests", "throttled_requests", person_count, 7),
+    ("longest throttle", "longest_throttle_ms", person_ms, 11),
+)
 
 
 def _shown(rows: Sequence[Row]) -> Iterator[Shown]:
@@ -33,9 +39,9 @@ def _shown(rows: Sequence[Row]) -> Iterator[Shown]:
     yield column("peak_rate_per_s", "peak", rank=8)
     yield column("peak_quota_used_percent", "used", rank=5)
     if any(row["source"] != "jmx" for row in rows):
-        yield Shown("total delay", lambda row: _harm(row, "throttled_ms", person_ms), note=_source_note(rows))
-        yield Shown("throttled requests", lambda row: _harm(row, "throttled_requests", person_count), rank=7)
-        yield Shown("longest throttle", lambda row: _harm(row, "longest_throttle_ms", person_ms), rank=11)
+        whose = _source(rows)
+        for title, name, text, rank in _HARM:
+            yield Shown(title, partial(_harm, name=name, text=text), rank=rank, note=f"{title}: {whose}")
 
 
 def _lasted(row: Row) -> str:
@@ -51,13 +57,12 @@ def _is_by_brokers(row: Row) -> bool:
     return row["observed_throttled_ms"] is not None
 
 
-def _source_note(rows: Sequence[Row]) -> str:
-    """Note on whether the figures of throttling are by brokers or by replay."""
+def _source(rows: Sequence[Row]) -> str:
+    """Whether the figures of throttling are by brokers or by replay."""
     sources = {_is_by_brokers(row) for row in rows if row["source"] != "jmx"}
-    whose = "by brokers" if sources == {True} else "by replay" if sources == {False} else (
-        "by brokers, by replay where the log has no throttle"
-    )  # fmt: skip
-    return f"total delay, throttled requests: {whose}"
+    if len(sources) > 1:
+        return "by brokers, by replay where the log has no throttle"
+    return "by brokers" if True in sources else "by replay"
 
 
 QUESTION = Question(

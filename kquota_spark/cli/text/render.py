@@ -200,7 +200,7 @@ def table_report(
         names = ", ".join(left_out)
         notes.append(f"not shown: {names} (a wider terminal shows more, --output csv everything)")
     lines += _wrapped(report.footer, room)
-    lines += _joined(notes, room)
+    lines += _joined(_merged(notes), room)
     return "\n".join(lines) + "\n"
 
 
@@ -326,6 +326,17 @@ def _cell(column: Shown, row: Row, encoding: str) -> str:
 def _wrapped(text: str, columns: int) -> Iterator[str]:
     """The lines of a text, each wrapped; none for an empty text."""
     return (part for whole in text.splitlines() for part in folded(whole, columns))
+
+
+def _merged(notes: Iterable[str]) -> Iterator[str]:
+    """The notes; those of columns that mean the same are one, `mean, peak: by brokers`."""
+    found: dict[str, list[str]] = {}
+    for note in notes:
+        columns, colon, text = note.partition(": ")
+        found.setdefault(colon + text if colon else "", []).append(columns)
+    plain = found.pop("", [])
+    yield from (f"{', '.join(columns)}{text}" for text, columns in found.items())
+    yield from plain
 
 
 def _joined(notes: Iterable[str], columns: int) -> Iterator[str]:

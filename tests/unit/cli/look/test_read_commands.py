@@ -34,8 +34,8 @@ _DECISIONS_TABLE = """\
 05:40:01       1  produce  user alice     1.0 MB/s  1.2 MB/s  120.0 %  95 / 96 ms        10      yes
 05:40:00       1  produce  user alice     1.0 MB/s  250 kB/s   25.0 %    0 / 0 ms         1      yes
 3 decisions, newest first; times in UTC on 2026-11-21
-longest throttle, total delay and throttled requests: by replay / by brokers
 agreement 100.00 % of 3 certain verdicts
+longest throttle: by replay / by brokers
 not shown: rule, total delay, throttled requests (a wider terminal shows more, --output csv
 everything)
 """
@@ -184,9 +184,9 @@ def test_usage_adds_tiles_up_and_measures_every_mean_over_the_same_time(
         "user   client id  type     broker  amount  requests      mean      peak  total delay\n"
         "alice  etl        produce       1  4.0 MB    10,006  1.3 MB/s  4.0 MB/s       16.0 s\n"
         "bob    日本語     fetch         2   500 B         1   167 B/s   500 B/s         0 ms\n"
-        "2 clients, most bytes first\nmean over 3 s from 2026-11-21 05:40:00 UTC, peak: highest second\n"
+        "2 clients, most bytes first\n3 s from 2026-11-21 05:40:00 UTC\n"
         "agreement 100.00 % of 3 certain verdicts\n"
-        "total delay: by brokers\n"
+        "mean: over all of that time; peak: highest second; total delay: by brokers\n"
     )
 
 
@@ -213,9 +213,9 @@ def test_usage_since_leaves_older_seconds_out_of_sums_and_means(
     assert capsys.readouterr().out == (
         "user   client id  type     broker  amount  requests      mean      peak  total delay\n"
         "alice  etl        produce       1  4.0 MB    10,005  2.0 MB/s  4.0 MB/s       16.0 s\n"
-        "1 client, most bytes first\nmean over 2 s from 2026-11-21 05:40:01 UTC, peak: highest second\n"
+        "1 client, most bytes first\n2 s from 2026-11-21 05:40:01 UTC\n"
         "agreement 100.00 % of 2 certain verdicts (all clients)\n"
-        "total delay: by brokers\n"
+        "mean: over all of that time; peak: highest second; total delay: by brokers\n"
     )
 
 
@@ -228,9 +228,9 @@ def test_usage_of_a_long_table_is_that_of_its_last_day_unless_asked(
     assert capsys.readouterr().out == (
         "user   client id  type     broker  amount  requests   mean      peak  total delay\n"
         "alice  etl        produce       1   320 B         2  0 B/s  1.0 kB/s         0 ms\n"
-        "1 client, most bytes first\nmean over 24 h from 2026-11-20 05:40:01 UTC, peak: highest second\n"
+        "1 client, most bytes first\n24 h from 2026-11-20 05:40:01 UTC\n"
         "the last day of the table: --since 7d asks for more\n"
-        "total delay: by brokers\n"
+        "mean: over all of that time; peak: highest second; total delay: by brokers\n"
     )
     assert run("usage", "--tables", str(tmp_path), "--since", "2026-11-01", "--output", "json") == 0
     assert json.loads(capsys.readouterr().out)["rows"][0]["amount"] == 325
@@ -241,8 +241,8 @@ def test_nothing_found_is_told_from_nothing_processed(
 ) -> None:
     assert run("violations", "--tables", str(root), "--user", "d\x1bave", "--since", "2026-11-21") == 0
     assert capsys.readouterr().out == (
-        "no violations match --user d\\x1bave --since 2026-11-21; "
-        "the table decisions reaches 2026-11-21\n05:40:02 UTC\n"
+        "no violations match --user d\\x1bave --since 2026-11-21; user d\\x1bave was not seen in that time; the\n"
+        "table decisions reaches 2026-11-21 05:40:02 UTC\n"
     )
     for name in ("violations", "decisions", "usage"):
         write_table(tmp_path, name)
