@@ -6,6 +6,7 @@ import argparse
 from dataclasses import asdict
 from typing import Any
 
+from kquota_spark.cli.look import decisions, violations
 from kquota_spark.cli.options import (
     TIME_FORMS,
     TYPES,
@@ -13,7 +14,7 @@ from kquota_spark.cli.options import (
     bucket_text,
     counted,
 )
-from kquota_spark.cli.question import Asked, Found, Question, column
+from kquota_spark.cli.question import Asked, Flag, Found, Question, column
 from kquota_spark.cli.text.render import Colour, Row, Shown
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
@@ -138,6 +139,16 @@ QUESTION = Question(
     table=DECISIONS,
     find=_find,
     options=_options,
+    modes=(
+        (
+            Flag("--episodes", "instead every episode above a limit, newest first: kquota violations"),
+            violations.QUESTION,
+        ),
+        (
+            Flag("--seconds", "instead every second of every bucket, newest first: kquota decisions"),
+            decisions.QUESTION,
+        ),
+    ),
     period=PeriodOptions(
         f"from then on: {TIME_FORMS} (default the last day of the tables)",
         "until then (default the newest second of the tables)",

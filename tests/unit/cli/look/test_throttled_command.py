@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kquota_spark.cli.main import main
-from tests.support.tables.table_rows import decision, second, usage, write_table
+from tests.support.tables.table_rows import decision, second, usage, violation, write_table
 
 
 @pytest.fixture
@@ -85,3 +85,47 @@ def test_nobody_throttled_and_an_empty_period_are_one_line(
     assert (code, err) == (
         1, "kquota: --since 2026-11-21 05:40:09 UTC is not before --until 2026-11-21 05:40:08 UTC\n",
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("mode", "command"),
+    [
+        (("--episodes",), "violations"),
+        (("--episodes", "--open", "--user", "bob"), "violations"),
+        (("--seconds", "--throttled", "--client-id", "etl"), "decisions"),
+    ],
+)
+@pytest.mark.parametrize("form", ["table", "json"])
+def test_a_mode_answers_as_the_command_of_its_own(
+    mode: tuple[str, ...], command: str, form: str, tables: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_table(tables, "violations", violation(3, 2), violation(8, None, bucket_user="bob", users=["bob"]))
+    rest = ("--tables", str(tables), "--output", form, "--limit", "1")
+    assert main([command, *mode[1:], *rest]) == 0
+    of_command = capsys.readouterr().out
+    assert main(["throttled", *mode, *rest]) == 0
+    assert capsys.readouterr().out == of_command
+    assert "bob" in of_command
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        (("--open",), "--open works only with --episodes"),
+        (("--seconds", "--open"), "--open works only with --episodes"),
+        (("--user", "bob"), "--user works only with --episodes or --seconds"),
+        (("--client", ""), "--client-id works only with --episodes or --seconds"),
+        (("--broker", "0"), "--broker works only with --episodes or --seconds"),
+    ],
+)
+def test_an_option_of_a_mode_is_refused_without_it(
+    options: tuple[str, ...], line: str, tables: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(capsys, tables, *options) == (1, "", f"kquota: throttled: {line}\n")
+
+
+def test_two_modes_are_a_usage_error(tables: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["throttled", "--tables", str(tables), "--episodes", "--seconds"])
+    assert ended.value.code == 2
+    assert "--seconds: not allowed with argument --episodes" in capsys.readouterr().err
