@@ -58,7 +58,8 @@ def add_entity_options(parser: argparse.ArgumentParser, *, is_filter: bool) -> N
         "--entity-default", action="append_const", dest="configs", const=DEFAULT, help="its default"
     )
     for word, kind in _SHORT.items():
-        configs.add_argument(f"--{word}", action="append", dest="short", type=partial(_typed, kind), metavar="NAME",
+        names = (f"--{word}", "--client-id") if kind is EntityType.CLIENT_ID else (f"--{word}",)
+        configs.add_argument(*names, action="append", dest="short", type=partial(_typed, kind), metavar="NAME",
                              help=f"the {kind.value} of this name")  # fmt: skip
         configs.add_argument(f"--{word}-defaults", action="append_const", dest="short", const=(kind, DEFAULT),
                              help=f"the default {kind.value}")  # fmt: skip
