@@ -3,10 +3,11 @@
 A command is one file below `kquota_spark/cli`. It registers itself with a literal:
 
     COMMANDS = {
-        "replay": ("judge", "judge request-log files without Spark, and compare with the broker"),
+        "watch": ("run", "follow the quotas into quota_changes and quota_rules", "kquota watch --once"),
     }
 
-The literal contains the name, the heading and the line of help. A command imports only its own module.
+The literal contains the name, the heading, the line of help, and one or two examples for the end of the command's help.
+A command imports only its own module.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ class Command(NamedTuple):
     module: str
     """Below `kquota_spark.cli`. Its `add_commands` adds this command and any other commands of the module."""
     about: str
+    examples: tuple[str, ...] = ()
+    """Whole command lines that work."""
 
 
 _HEADINGS = ("look", "quotas", "judge", "run", "enforce", "cluster")
@@ -66,8 +69,8 @@ def _found() -> Iterator[tuple[str, Command]]:
             if after:
                 module = f"{folder[len(_HERE) :]}/{name[:-3]}".strip("/").replace("/", ".")
                 literal = after.partition(_ENDS)[0].decode() + "}"
-                for command, (heading, about) in ast.literal_eval(literal).items():
-                    yield heading, Command(command, module, about)
+                for command, (heading, about, *examples) in ast.literal_eval(literal).items():
+                    yield heading, Command(command, module, about, tuple(examples))
 
 
 def _place(command: Command) -> tuple[int, str]:
@@ -113,6 +116,18 @@ def module_of(name: str) -> str | None:
     return next((command.module for command in all_commands() if command.name == name), None)
 
 
+def examples_text(program: str) -> str:
+    """The examples of a command, or of a subcommand such as `kquota enforce plan`; empty if there are none."""
+    words = program.split()
+    found = [
+        example
+        for command in all_commands()
+        for example in command.examples
+        if len(words) > 1 and example.split()[: len(words)] == words
+    ]
+    return "\n".join(["Examples:", *(f"  {example}" for example in found)]) if found else ""
+
+
 def overview() -> str:
     """The names of all commands under their headings, and the first commands to try; it fits a small terminal."""
     columns = min(WIDEST, columns_of())
@@ -130,8 +145,10 @@ def listing() -> str:
     lines: list[str] = []
     for title, commands in GROUPS.items():
         lines.append(f"{title}:")
-        for name, _, about in commands:
-            begin = f"  {name.ljust(_INDENT - 3)} "
-            lines += textwrap.wrap(about, columns, initial_indent=begin, subsequent_indent=" " * _INDENT)
+        for command in commands:
+            begin = f"  {command.name.ljust(_INDENT - 3)} "
+            lines += textwrap.wrap(
+                command.about, columns, initial_indent=begin, subsequent_indent=" " * _INDENT
+            )
         lines.append("")
     return "\n".join([*lines, "kquota COMMAND --help shows the options of a command."])

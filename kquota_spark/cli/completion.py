@@ -21,7 +21,11 @@ if TYPE_CHECKING:
     from kquota_spark.enforcement.policies import KnownNames
 
 COMMANDS = {
-    "completion": ("run", "a script for the shell that completes kquota by the tab key"),
+    "completion": (
+        "run",
+        "a script for the shell that completes kquota by the tab key",
+        "kquota completion bash",
+    ),
 }
 
 _PATHS = {"FILE", "PATH", "DIR", "DIRECTORY"}

@@ -15,7 +15,15 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from kquota_spark import __version__
-from kquota_spark.cli.command_groups import WIDEST, Commands, all_commands, listing, module_of, overview
+from kquota_spark.cli.command_groups import (
+    WIDEST,
+    Commands,
+    all_commands,
+    examples_text,
+    listing,
+    module_of,
+    overview,
+)
 from kquota_spark.cli.door import through_the_door
 from kquota_spark.cli.exit_codes import ERROR, STOPPED, USAGE, codes_text, finds_by_2
 from kquota_spark.cli.text.page import columns_of
@@ -35,7 +43,9 @@ class _Parser(argparse.ArgumentParser):
 
     def format_help(self) -> str:
         codes = textwrap.fill(codes_text(self.prog.split()[1:]), min(WIDEST, columns_of()))
-        return f"{super().format_help()}\n{codes}\n"
+        # The shell must get an example in one piece, so it is not wrapped.
+        examples = examples_text(self.prog)
+        return f"{super().format_help()}\n{codes}\n" + (f"\n{examples}\n" if examples else "")
 
     def error(self, message: str) -> NoReturn:
         if message.endswith(": COMMAND"):
@@ -110,12 +120,12 @@ def parser(modules: Collection[str] | None = None) -> argparse.ArgumentParser:
         parser_class=_Parser,
     )
     added = set()
-    for name, module, _ in all_commands():
-        if modules is not None and module not in modules:
-            commands.add_parser(name, add_help=False)
-        elif module not in added:
-            added.add(module)
-            importlib.import_module(f"kquota_spark.cli.{module}").add_commands(commands)
+    for command in all_commands():
+        if modules is not None and command.module not in modules:
+            commands.add_parser(command.name, add_help=False)
+        elif command.module not in added:
+            added.add(command.module)
+            importlib.import_module(f"kquota_spark.cli.{command.module}").add_commands(commands)
     return root
 
 

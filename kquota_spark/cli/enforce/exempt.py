@@ -18,7 +18,12 @@ from kquota_spark.formats.text.escape import terminal_text
 from kquota_spark.formats.text.person_units import person_name
 
 COMMANDS = {
-    "exempt": ("enforce", "names that enforcement never touches: edits exempt.file of the policies"),
+    "exempt": (
+        "enforce",
+        "names that enforcement never touches: edits exempt.file of the policies",
+        "kquota exempt add --client-id etl",
+        "kquota exempt list",
+    ),
 }
 
 _FIELDS = {"user": "users", "client": "client_ids", "pattern": "patterns"}

@@ -27,8 +27,13 @@ COMMANDS = {
     "freeze": (
         "enforce",
         "stop all enforcement at once: nothing is sent any more, neither changes nor expiries",
+        "kquota freeze --reason 'incident 4711' --wait",
     ),
-    "unfreeze": ("enforce", "let enforcement continue; expired changes are reverted at once"),
+    "unfreeze": (
+        "enforce",
+        "let enforcement continue; expired changes are reverted at once",
+        "kquota unfreeze",
+    ),
 }
 
 _REASON_LENGTH = 500

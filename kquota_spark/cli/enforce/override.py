@@ -53,6 +53,8 @@ COMMANDS = {
     "override": (
         "enforce",
         "a person's own change of a quota for a time; it goes through the guards, and ends by itself",
+        "kquota override set --user bob --key producer_byte_rate --value 2000000 --for 2h --reason load",
+        "kquota override list",
     ),
 }
 CODES = {

@@ -46,6 +46,8 @@ COMMANDS = {
     "enforce": (
         "enforce",
         "decisions become quotas: plan, approve, apply, roll back; only run sends without --yes",
+        "kquota enforce plan",
+        "kquota enforce apply p-e25048cb --yes",
     ),
 }
 CODES = {

@@ -51,6 +51,8 @@ COMMANDS = {
     "quotas": (
         "enforce",
         "disable and enable the brokers' quotas: lift them, and put back exactly what was there",
+        "kquota quotas disable --user alice --reason 'incident 4711'",
+        "kquota quotas enable --user alice --yes",
     ),
 }
 CODES = {

@@ -19,6 +19,7 @@ COMMANDS = {
     "agreement": (
         "judge",
         "how well verdicts agree with the throttle and the JMX of the brokers, and why not",
+        "kquota agreement --by bucket --since 1d",
     ),
 }
 

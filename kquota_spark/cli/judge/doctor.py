@@ -31,7 +31,12 @@ from kquota_spark.process.check import Check, Status, fail, ok, warn
 from kquota_spark.process.clock import now_ms
 
 COMMANDS = {
-    "doctor": ("judge", "check that every line is counted and every table is up to date"),
+    "doctor": (
+        "judge",
+        "check that every line is counted and every table is up to date",
+        "kquota doctor --before",
+        "kquota doctor",
+    ),
 }
 CODES = {
     "doctor": {DONE: "all checks pass", ERROR: "an error, or a usage error", FOUND: "a check fails"},
@@ -148,7 +153,7 @@ def _verdict(cluster_id: str, counts: Counts) -> str:
 
 
 def before_verdict(config: Path | None, counts: Counts) -> str:
-    """The last line ahead of a run."""
+    """The last line of the checks ahead of a run: whether it can start, and with which command."""
     if counts.fail:
         return f"not ready: {counts.text}"
     given = f" --config {shlex.quote(os.fspath(config))}" if config else ""

@@ -22,6 +22,8 @@ COMMANDS = {
     "findings": (
         "judge",
         "what is wrong with quotas and clients: who ignores throttling, which rules do nothing, ...",
+        "kquota findings --since 7d",
+        "kquota findings --kind UNMETERED --evidence",
     ),
 }
 

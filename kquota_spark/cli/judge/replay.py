@@ -46,7 +46,12 @@ if TYPE_CHECKING:
     from kquota_spark.quotas.sources import QuotaHistory
 
 COMMANDS = {
-    "replay": ("judge", "judge request-log files without Spark, and compare with the broker"),
+    "replay": (
+        "judge",
+        "judge request-log files without Spark, and compare with the broker",
+        "kquota replay --sample --by bucket",
+        "kquota replay --quotas quotas.yaml --broker 1 kafka-request.log",
+    ),
 }
 
 

@@ -34,7 +34,12 @@ if TYPE_CHECKING:
     from kquota_spark.reports.clients.what_if import Difference, Side, WhatIf
 
 COMMANDS = {
-    "whatif": ("judge", "which throttles other quotas would have given to the traffic in the tables"),
+    "whatif": (
+        "judge",
+        "which throttles other quotas would have given to the traffic in the tables",
+        "kquota whatif --add user=alice,producer_byte_rate=2000000",
+        "kquota whatif --quotas quotas.yaml --since 1d",
+    ),
 }
 
 _STRETCH_MS = 3_600_000

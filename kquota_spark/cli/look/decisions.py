@@ -11,7 +11,12 @@ from kquota_spark.formats.text.person_units import or_dash, person_count, person
 from kquota_spark.schema.tables import DECISIONS
 
 COMMANDS = {
-    "decisions": ("look", "every second of every quota bucket, judged as the broker does"),
+    "decisions": (
+        "look",
+        "every second of every quota bucket, judged as the broker does",
+        "kquota decisions --user alice --since 10m",
+        "kquota decisions --throttled --output csv",
+    ),
 }
 
 _SQL = """

@@ -15,7 +15,12 @@ from kquota_spark.schema.columns import Table
 from kquota_spark.schema.tables import TABLES
 
 COMMANDS = {
-    "tables": ("look", "the tables and their columns: name, type, meaning"),
+    "tables": (
+        "look",
+        "the tables and their columns: name, type, meaning",
+        "kquota tables",
+        "kquota tables decisions",
+    ),
 }
 
 _COLUMNS = ("table", "column", "type", "is_partition", "about")

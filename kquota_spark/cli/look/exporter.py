@@ -17,7 +17,12 @@ if TYPE_CHECKING:
     from kquota_spark.reports.exported.tables import ExportedTables
 
 COMMANDS = {
-    "exporter": ("look", "usage, limits and throttles of quota buckets for Prometheus, from the tables"),
+    "exporter": (
+        "look",
+        "usage, limits and throttles of quota buckets for Prometheus, from the tables",
+        "kquota exporter --port 9404",
+        "kquota exporter --once",
+    ),
 }
 
 _PORT = 9192

@@ -34,6 +34,8 @@ COMMANDS = {
     "report": (
         "look",
         "a page about a day or any period: who was throttled, who is near a limit, who used what",
+        "kquota report --to report.html",
+        "kquota report --since 2h --tenant alice --to alice.md",
     ),
 }
 CODES = {

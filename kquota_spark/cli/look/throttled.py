@@ -29,7 +29,12 @@ from kquota_spark.schema.tables import DECISIONS
 from kquota_spark.store.reading import utc_text
 
 COMMANDS = {
-    "throttled": ("look", "which buckets were throttled, most total delay first, and how long they waited"),
+    "throttled": (
+        "look",
+        "which buckets were throttled, most total delay first, and how long they waited",
+        "kquota throttled --since 2h",
+        "kquota throttled --episodes --open",
+    ),
 }
 
 _DAY_MS = 86_400_000
@@ -78,7 +83,9 @@ def _period(asked: Asked) -> Period:
     to_ms = newest_ms // 1_000 * 1_000 + 1_000 if asked.wanted.until is None else asked.wanted.until.time_ms
     from_ms = to_ms - _DAY_MS if asked.wanted.since is None else asked.wanted.since.time_ms
     if from_ms >= to_ms:
-        raise UserError(f"--since {utc_text(from_ms)} is not before --until {utc_text(to_ms)}")
+        raise UserError(
+            f"--since {utc_text(from_ms)}: nothing is that new, the tables reach {utc_text(to_ms)}"
+        )
     return Period(from_ms, to_ms)
 
 

@@ -53,7 +53,12 @@ from kquota_spark.reports.timeline.timeline import Timeline, timeline
 from kquota_spark.store.reading import Tables, utc_text
 
 COMMANDS = {
-    "timeline": ("look", "one client over time: its rate, its limit, its throttles, and who changed what"),
+    "timeline": (
+        "look",
+        "one client over time: its rate, its limit, its throttles, and who changed what",
+        "kquota timeline --user alice --client-id etl",
+        "kquota timeline --user bob --type fetch --since 2h",
+    ),
 }
 
 _HOUR_MS = 3_600_000

@@ -27,7 +27,12 @@ if TYPE_CHECKING:
     from kquota_spark.reports.scope.period import Period
 
 COMMANDS = {
-    "try": ("look", "a recorded broker: its tables and a report, in ten seconds, without Kafka and Spark"),
+    "try": (
+        "look",
+        "a recorded broker: its tables and a report, in ten seconds, without Kafka and Spark",
+        "kquota try",
+        "kquota try --folder /tmp/kquota-try",
+    ),
 }
 
 FOLDER = Path(".kquota") / "try"

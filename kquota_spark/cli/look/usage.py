@@ -29,7 +29,12 @@ from kquota_spark.schema.tables import USAGE
 from kquota_spark.store.reading import Tables, utc_text
 
 COMMANDS = {
-    "usage": ("look", "what each client used in the last day of the table, or since --since"),
+    "usage": (
+        "look",
+        "what each client used in the last day of the table, or since --since",
+        "kquota usage --since 7d --limit 10",
+        "kquota usage --by-second --client-id etl --since 10m",
+    ),
 }
 
 _CLIENT = 'cluster_id, broker_id, quota_type, "user", client_id'

@@ -13,7 +13,12 @@ from kquota_spark.schema.harm import EPISODE_REQUESTS
 from kquota_spark.schema.tables import DECISIONS, VIOLATIONS
 
 COMMANDS = {
-    "violations": ("look", "episodes of buckets above their limit"),
+    "violations": (
+        "look",
+        "episodes of buckets above their limit",
+        "kquota violations --open",
+        "kquota violations --user alice --since 1d --until 2h",
+    ),
 }
 
 _SQL = """

@@ -22,7 +22,12 @@ from kquota_spark.model.quotas.quota_types import AnyKey, IpQuotaKey, QuotaKey
 from kquota_spark.process.clock import now_ms
 
 COMMANDS = {
-    "alter": ("quotas", "set and remove quotas of one entity in place; its other quotas stay"),
+    "alter": (
+        "quotas",
+        "set and remove quotas of one entity in place; its other quotas stay",
+        "kquota alter --name user=alice --add producer_byte_rate=2000000 --dry-run",
+        "kquota alter --name user=alice --name client-id=etl --delete producer_byte_rate --yes",
+    ),
 }
 CODES = {
     "alter": {ERROR: REFUSED_THERE, NOTHING: "nothing was done: you did not agree"},

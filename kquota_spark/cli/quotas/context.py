@@ -19,7 +19,12 @@ from kquota_spark.kafka.client_properties import read_properties
 from kquota_spark.process.listeners import require_ports
 
 COMMANDS = {
-    "context": ("quotas", "saved connections to clusters: addresses and paths, never a secret"),
+    "context": (
+        "quotas",
+        "saved connections to clusters: addresses and paths, never a secret",
+        "kquota context add prod --bootstrap-server broker1:9092",
+        "kquota context use prod",
+    ),
 }
 
 _COLUMNS = ("name", "is_in_use", "bootstrap_server", "command_config", "zookeeper", "config")

@@ -21,7 +21,12 @@ from kquota_spark.model.quotas.entities import AnyEntity, Default
 from kquota_spark.model.quotas.quota_set import EntityFilter, QuotaSet, parts_of
 
 COMMANDS = {
-    "describe": ("quotas", "the quotas of a running cluster that match, all without a name"),
+    "describe": (
+        "quotas",
+        "the quotas of a running cluster that match, all without a name",
+        "kquota describe --bootstrap-server localhost:9092",
+        "kquota describe --name user=alice --any client-id --context prod",
+    ),
 }
 CODES = {
     "describe": {DONE: "done, also if nothing matches"},

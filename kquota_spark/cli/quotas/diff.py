@@ -38,7 +38,12 @@ from kquota_spark.model.quotas.quota_set import QuotaEdit
 from kquota_spark.reports.clients.seen_clients import RecentUse, recent_use
 
 COMMANDS = {
-    "diff": ("quotas", "what differs between two sets of quotas, by text and by effect"),
+    "diff": (
+        "quotas",
+        "what differs between two sets of quotas, by text and by effect",
+        "kquota diff quotas.yaml --context prod",
+        "kquota diff old.yaml new.yaml --by effect",
+    ),
 }
 CODES = {
     "diff": {DONE: "no difference", ERROR: "an error, or a usage error", FOUND: "a difference"},

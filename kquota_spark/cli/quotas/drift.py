@@ -28,6 +28,7 @@ COMMANDS = {
     "drift": (
         "quotas",
         "whether a cluster is still what a file declares; if not, since when, and who edited it",
+        "kquota drift quotas.yaml --context prod",
     ),
 }
 CODES = {

@@ -36,10 +36,14 @@ COMMANDS = {
     "import": (
         "quotas",
         "set the quotas of a file on a cluster, in place; kquota's own format and those of other tools",
+        "kquota import quotas.yaml --dry-run",
+        "kquota import quotas.yaml --replace --context prod --yes",
     ),
     "export": (
         "quotas",
         "write the quotas of a cluster, or of the tables at a moment, in kquota's own format or another tool's",
+        "kquota export --to quotas.yaml",
+        "kquota export --format strimzi --to users.yaml",
     ),
 }
 CODES = {

@@ -39,7 +39,12 @@ from kquota_spark.process.clock import now_ms
 from kquota_spark.quotas.cluster_quotas import ClusterQuotas
 
 COMMANDS = {
-    "kfk": ("quotas", "quotas by the command line and the JSON of kfk-quotas"),
+    "kfk": (
+        "quotas",
+        "quotas by the command line and the JSON of kfk-quotas",
+        "kquota kfk query --all-users",
+        "kquota kfk create --user alice --produce-rate 2000000 --dry-run",
+    ),
 }
 CODES = {
     "kfk": {ERROR: REFUSED_THERE},

@@ -36,7 +36,12 @@ from kquota_spark.process.clock import now_ms
 from kquota_spark.reports.clients.quota_tree import TreeFound, tree_of, tree_of_tables
 
 COMMANDS = {
-    "tree": ("quotas", "the quota tree: each rule with what it governed, and those that limit nobody"),
+    "tree": (
+        "quotas",
+        "the quota tree: each rule with what it governed, and those that limit nobody",
+        "kquota tree --since 7d",
+        "kquota tree quotas.yaml",
+    ),
 }
 
 _COLUMNS = (

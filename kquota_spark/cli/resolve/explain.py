@@ -43,6 +43,8 @@ COMMANDS = {
     "explain": (
         "quotas",
         "why a client has its limit: the walk over all levels, who shares the bucket, what the limit means",
+        "kquota explain --user alice --client-id etl",
+        "kquota explain --user alice --client-id etl --type fetch --at 2h",
     ),
 }
 

@@ -30,7 +30,11 @@ from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.model.quotas.resolve import Standing, Step
 
 COMMANDS = {
-    "resolve": ("quotas", "which quotas govern a user and client id, from which rule, in which bucket"),
+    "resolve": (
+        "quotas",
+        "which quotas govern a user and client id, from which rule, in which bucket",
+        "kquota resolve --user alice --client-id etl --walk",
+    ),
 }
 
 _MOST_OVERRIDES = 2

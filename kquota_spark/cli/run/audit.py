@@ -12,7 +12,12 @@ from kquota_spark.embedded.setup.spark import prepare_spark
 from kquota_spark.process.check import require_java
 
 COMMANDS = {
-    "audit": ("run", "the audit job, in a Spark on this machine"),
+    "audit": (
+        "run",
+        "the audit job, in a Spark on this machine",
+        "kquota audit --config conf/kquota.yaml",
+        "kquota audit --once",
+    ),
 }
 
 _QUERIES = (LOG, JMX)

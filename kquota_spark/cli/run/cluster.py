@@ -18,7 +18,12 @@ if TYPE_CHECKING:
     from kquota_spark.embedded.cluster import Cluster
 
 COMMANDS = {
-    "cluster": ("cluster", "run a real Kafka on this machine, with ZooKeeper or KRaft"),
+    "cluster": (
+        "cluster",
+        "run a real Kafka on this machine, with ZooKeeper or KRaft",
+        "kquota cluster up --kraft",
+        "kquota cluster down",
+    ),
 }
 CODES = {
     "cluster status": {ERROR: "an error, or not all of it runs"},

@@ -6,7 +6,11 @@ import argparse
 import os
 
 COMMANDS = {
-    "demo": ("cluster", "a real Kafka, clients over their quotas, and the audit of them, in three minutes"),
+    "demo": (
+        "cluster",
+        "a real Kafka, clients over their quotas, and the audit of them, in three minutes",
+        "kquota demo --seconds 60",
+    ),
 }
 
 _VARIABLES = {"seconds": "DEMO_SECONDS", "kind": "KIND", "kafka": "KAFKA", "source": "SOURCE"}

@@ -15,6 +15,8 @@ COMMANDS = {
     "notify": (
         "run",
         "news to people by webhook, Slack, Alertmanager and mail: violations, waiting plans, ...",
+        "kquota notify --dry-run",
+        "kquota notify --test ops",
     ),
 }
 CODES = {

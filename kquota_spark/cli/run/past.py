@@ -30,11 +30,21 @@ if TYPE_CHECKING:
     from kquota_spark.audit.past.backfill import Backfilled
 
 COMMANDS = {
-    "backfill": ("run", "archived request logs into the tables"),
-    "restate": ("run", "recompute a closed period: late lines, quotas that were known too late"),
+    "backfill": (
+        "run",
+        "archived request logs into the tables",
+        "kquota backfill --file 1=/archive/kafka-request.log.2026-11-20",
+    ),
+    "restate": (
+        "run",
+        "recompute a closed period: late lines, quotas that were known too late",
+        "kquota restate --from 2026-11-20T10:00 --to 2026-11-20T12:00",
+    ),
     "maintain": (
         "run",
         "delete old dates, compact closed ones, remove files that nobody reads; run it daily",
+        "kquota maintain --dry-run",
+        "kquota maintain",
     ),
 }
 

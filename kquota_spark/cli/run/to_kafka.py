@@ -13,8 +13,16 @@ from kquota_spark.process.listeners import require_ports
 from kquota_spark.process.notices import said_by
 
 COMMANDS = {
-    "ship": ("run", "ship request logs into Kafka"),
-    "collect": ("run", "collect metrics of brokers into Kafka"),
+    "ship": (
+        "run",
+        "ship request logs into Kafka",
+        "kquota ship --file 1=/var/log/kafka/kafka-request.log",
+    ),
+    "collect": (
+        "run",
+        "collect metrics of brokers into Kafka",
+        "kquota collect jmx --config conf/kquota.yaml",
+    ),
 }
 
 _say = said_by("collect")

@@ -21,7 +21,12 @@ if TYPE_CHECKING:
     from rich.markdown import Markdown
 
 COMMANDS = {
-    "help": ("run", "read the documentation: a page, or without a topic the list of all"),
+    "help": (
+        "run",
+        "read the documentation: a page, or without a topic the list of all",
+        "kquota help",
+        "kquota help tutorial",
+    ),
 }
 
 _MOST_COLUMNS = 100

@@ -9,7 +9,12 @@ from kquota_spark.cli.options import add_settings_options, settings_of
 from kquota_spark.errors import UserError
 
 COMMANDS = {
-    "watch": ("run", "follow the quotas into quota_changes and quota_rules (the audit job does that itself)"),
+    "watch": (
+        "run",
+        "follow the quotas into quota_changes and quota_rules (the audit job does that itself)",
+        "kquota watch",
+        "kquota watch --once",
+    ),
 }
 
 _CHECK_S = 0.5

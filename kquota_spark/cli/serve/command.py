@@ -15,6 +15,7 @@ COMMANDS = {
     "serve": (
         "look",
         "the report, the live view, tenants' own pages and waiting plans in a browser, read only",
+        "kquota serve --port 8080",
     ),
 }
 

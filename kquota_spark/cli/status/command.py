@@ -25,6 +25,8 @@ COMMANDS = {
     "status": (
         "look",
         "does the audit run, in one line; then job, shippers, quota sources, lag, agreement, enforcement",
+        "kquota status",
+        "kquota status --output json",
     ),
 }
 CODES = {

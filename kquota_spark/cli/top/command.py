@@ -32,7 +32,12 @@ from kquota_spark.reports.timeline.top_buckets import COLUMNS, LIMIT_PERCENT, NE
 from kquota_spark.store.reading import utc_text
 
 COMMANDS = {
-    "top": ("look", "what quota buckets do now: a live view of the newest minute of the tables"),
+    "top": (
+        "look",
+        "what quota buckets do now: a live view of the newest minute of the tables",
+        "kquota top",
+        "kquota top --once --sort delay",
+    ),
 }
 CODES = {
     "top": {129: "its terminal went away"},

@@ -87,6 +87,13 @@ def test_nobody_throttled_and_an_empty_period_are_one_line(
     )  # fmt: skip
 
 
+def test_since_after_the_end_of_the_tables_names_that_end(
+    tables: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = "kquota: --since 2026-11-21 05:40:10 UTC: nothing is that new, the tables reach 2026-11-21 05:40:10 UTC\n"
+    assert run(capsys, tables, "--since", second(10).isoformat()) == (1, "", line)
+
+
 @pytest.mark.parametrize(
     ("mode", "command"),
     [
