@@ -48,7 +48,7 @@ def who_text(user: str | None, client_id: str | None) -> str:
 def _seen_text(wanted: Filter, noun: str, tables: Tables) -> str:
     """Whether the named client was seen in the period, so that no rows mean that nothing happened to it.
 
-    Empty if the filter names no client, or if there is no usage to say it.
+    Empty if the filter names no client, or without usage.
     """
     named = Filter(user=wanted.user, client=wanted.client, since=wanted.since, until=wanted.until)
     if named.user is None and named.client is None:

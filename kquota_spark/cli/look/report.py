@@ -13,6 +13,7 @@ from kquota_spark.cli.filters import require_order
 from kquota_spark.cli.options import (
     TIME_FORMS,
     PeriodOptions,
+    Since,
     add_period_options,
     add_settings_options,
     settings_of,
@@ -107,7 +108,13 @@ def run_report(options: argparse.Namespace) -> int:
         raise UserError("--tenants: all users' pages and --tenant, one user's: give one of them")
     form = report_format(options.to, options.format)
     time_ms = now_ms()
-    made = Made(settings_of(options, "tables"), _asked_period(options, time_ms), time_ms, options.top, form)
+    made = Made(
+        settings_of(options, "tables"),
+        _asked_period(options.period, options.since, options.until, time_ms),
+        time_ms,
+        options.top,
+        form,
+    )
     if options.folder is not None:
         return _write_folder(made, options.folder, options.tenant, has_tenants=options.tenants)
     report = made.report(options.tenant)
@@ -118,18 +125,17 @@ def run_report(options: argparse.Namespace) -> int:
     return 0
 
 
-def _asked_period(options: argparse.Namespace, time_ms: int) -> Period:
+def _asked_period(period: Period | None, since: Since | None, until: Since | None, time_ms: int) -> Period:
     """The period of --since and --until, else that of --period, else yesterday."""
     from kquota_spark.reports.scope.period import Period
 
-    if options.since is None and options.until is None:
-        found: Period = options.period or _period("day")
-        return found
-    if options.period is not None:
+    if since is None and until is None:
+        return period or _period("day")
+    if period is not None:
         raise UserError("--period: leave it out, or leave out --since and --until")
-    require_order(options.since, options.until)
-    to_ms = time_ms if options.until is None else options.until.time_ms
-    from_ms = to_ms - _DAY_MS if options.since is None else options.since.time_ms
+    require_order(since, until)
+    to_ms = time_ms if until is None else until.time_ms
+    from_ms = to_ms - _DAY_MS if since is None else since.time_ms
     if from_ms >= to_ms:
         raise UserError(f"--since {utc_text(from_ms)} is not before now, {utc_text(to_ms)}")
     return Period(from_ms, to_ms)

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 from kquota_spark.enforce.policies.scene import throttled_percent, value_text
 from kquota_spark.formats.text.person_units import clock_time, rate_text
 from kquota_spark.model.quotas.quota_types import CONNECTION, QuotaType
-from kquota_spark.reports.gathered.throttled import MOST_CLIENTS
-from kquota_spark.reports.scope.audit_report import BucketName, Change, ThrottledBucket
+from kquota_spark.reports.scope.audit_report import MOST_CLIENTS, BucketName, Change, ThrottledBucket
 from kquota_spark.reports.scope.broker_buckets import amount_per_rate
 from kquota_spark.reports.scope.report_scope import BUCKET, Scope, bucket_of
 
@@ -24,7 +23,7 @@ MOST_USED_PERCENT = 120.0
 HALF_PERCENT = 50.0
 """Percent of throttled seconds from which on a load is steady, and not in bursts."""
 _WINDOW_SECONDS = 10
-"""Seconds of a quota window. With fewer seconds of traffic, bursts and a steady load look the same."""
+"""Seconds of a quota window. With fewer seconds of traffic, bursts and a steady load cannot be distinguished."""
 _NUMBERS = {2: "two", 3: "three", 4: "four"}
 _USES = f"""
 with wanted as (
@@ -93,7 +92,7 @@ def uses_of(scope: Scope, throttled: Collection[ThrottledBucket]) -> dict[Bucket
 
     Args:
         scope: the tables and the period.
-        throttled: the buckets. Those that a tenant shares are left out, because their figures are of others too.
+        throttled: the buckets. Those that a tenant shares are left out, because their figures include those of others.
     """
     wanted = [
         {"quota_type": each.quota_type, "user": each.user, "client_id": each.client_id, "tags": each.tags}
@@ -115,7 +114,7 @@ def uses_of(scope: Scope, throttled: Collection[ThrottledBucket]) -> dict[Bucket
 def causes(
     scope: Scope, throttled: Collection[ThrottledBucket], changes: Collection[Change], *, with_day: bool
 ) -> Mapping[BucketName, Cause]:
-    """The cause of each throttled bucket, without those of which nothing can be said.
+    """The cause of each throttled bucket, without buckets with too few seconds of traffic.
 
     Args:
         scope: the tables and the period.
@@ -135,7 +134,7 @@ def causes(
 def cause_of(
     one: ThrottledBucket, uses: Uses, changes: Collection[Change], *, with_day: bool = True
 ) -> Cause | None:
-    """The likely cause of a bucket's throttling; None if it has too few seconds with traffic to say.
+    """The likely cause of a bucket's throttling; None if it has too few seconds with traffic.
 
     Args:
         one: the bucket with its clients.

@@ -111,7 +111,14 @@ def ids_of(clients: Iterable[ClientSeen]) -> list[IdSeen]:
 
 
 def observed(tables: Tables, cluster: str, clients: Sequence[ClientSeen], at_ms: int = END_MS) -> Observed:
-    """The clients beside the rules just before a time, epoch ms; at least one client is required."""
+    """The clients beside the rules.
+
+    Args:
+        tables: with the usage and the rules opened.
+        cluster: its id.
+        clients: at least one.
+        at_ms: time of the rules, which are those just before it, epoch ms.
+    """
     return Observed(
         [one.seen for one in clients],
         rules_at(tables, cluster, at_ms),

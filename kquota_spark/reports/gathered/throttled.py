@@ -10,10 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import asdict
 
-from kquota_spark.reports.scope.audit_report import BucketName, ThrottledBucket, ThrottlePair, ThrottleSpread
+from kquota_spark.reports.scope.audit_report import (
+    MOST_CLIENTS,
+    BucketName,
+    ThrottledBucket,
+    ThrottlePair,
+    ThrottleSpread,
+)
 from kquota_spark.reports.scope.report_scope import BUCKET, Scope, bucket_of
-
-MOST_CLIENTS = 5
 
 _THROTTLED = f"""
 with held as (

@@ -11,6 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
+MOST_CLIENTS = 5
+"""Maximum clients that are named inside a bucket."""
+
 
 class Trust(Enum):
     """Whether the report can be trusted."""
@@ -105,7 +108,7 @@ class ThrottledBucket:
     episodes: int
     peak_quota_used_percent: float | None
     clients: tuple[str, ...]
-    """`user / client id` inside, at most 5."""
+    """`user / client id` inside, at most `MOST_CLIENTS`."""
     shared_with: int = 0
     """On a tenant's page, the number of other users in the bucket. If it is not 0, the numbers are the tenant's own."""
 
