@@ -24,6 +24,8 @@ HALF_PERCENT = 50.0
 """Percent of throttled seconds from which on a load is steady, and not in bursts."""
 _WINDOW_SECONDS = 10
 """Seconds of a quota window. With fewer seconds of traffic, bursts and a steady load cannot be distinguished."""
+_STEADY_PERCENT = 80.0
+"""Minimum mean rate of a steady load, in percent of the limit. Pauses between bursts make the mean lower."""
 _NUMBERS = {2: "two", 3: "three", 4: "four"}
 _USES = f"""
 with wanted as (
@@ -72,7 +74,7 @@ class Uses(NamedTuple):
 
     @property
     def most_percent(self) -> float:
-        """The highest mean rate of a broker, in percent of the limit; 0 for a limit of 0."""
+        """The highest mean rate of a broker, in percent of the limit; 0 if it is not known, as from JMX."""
         most = max(use.mean_rate_per_s for use in self.of_brokers)
         return 100 * most / self.limit_per_s if self.limit_per_s else 0.0
 
@@ -194,4 +196,6 @@ def _load(uses: Uses) -> Cause | None:
         return None
     if throttled_percent(uses.worst) < HALF_PERCENT:
         return Cause("bursts", "bursts: in most seconds it stays below its limit")
+    if 0 < uses.most_percent < _STEADY_PERCENT:
+        return Cause("bursts", f"bursts: on average it takes {uses.most_percent:.0f} % of its limit")
     return Cause("steady load above the limit", "a steady load above the limit")

@@ -49,8 +49,10 @@ def test_a_cut_comes_before_clients_that_share_and_these_before_the_kind_of_load
     shared = {"client_ids": ["a", "b"]}
     rows = [throttled(at_s, **of("bob", **shared)) for at_s in range(10)]
     rows += [throttled(at_s, **of("carol", **shared)) for at_s in range(10)]
-    rows += [throttled(at_s, **of("dave")) for at_s in range(5)]
-    rows += [decision(at_s, **of("dave")) for at_s in range(5, 10)]  # 5 of 10 seconds: half of them
+    rows += [throttled(at_s, amount=1_000_000, **of("dave")) for at_s in range(5)]
+    rows += [
+        decision(at_s, amount=1_000_000, **of("dave")) for at_s in range(5, 10)
+    ]  # 5 of 10 seconds: half of them
     rows += [throttled(at_s, **of("erin")) for at_s in range(4)]
     rows += [decision(at_s, **of("erin")) for at_s in range(4, 10)]  # 4 of 10 seconds
     rows += [throttled(at_s, **of("frank")) for at_s in range(9)]  # fewer than the 10 seconds of a window
@@ -77,7 +79,7 @@ def test_a_cut_comes_before_clients_that_share_and_these_before_the_kind_of_load
 def test_only_a_newest_edit_that_lowered_the_limit_is_a_cut(
     edits: list[Row], cause: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    rows = [throttled(at_s, **of("bob")) for at_s in range(10)]
+    rows = [throttled(at_s, amount=1_000_000, **of("bob")) for at_s in range(10)]
     assert why(capsys, tmp_path, rows, edits) == {"bob": cause}
 
 

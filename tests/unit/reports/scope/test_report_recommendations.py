@@ -36,7 +36,7 @@ def _todo(
 
 def test_who_is_throttled_much_is_to_be_raised_to_what_it_wanted_about(tmp_path: Path) -> None:
     # 80 seconds of 1,100,000 B/s, 60 of them throttled: demand 1,100,000 x (1 + 0.75) = 1,925,000; two digits, up
-    rows = [throttled(at_s) for at_s in range(60)]
+    rows = [throttled(at_s, amount=1_100_000) for at_s in range(60)]
     rows += [decision(at_s, rate_per_s=900_000.0) for at_s in range(60, 80)]
     assert _todo(tmp_path, rows, quota_rules=[OF_ALICE]) == [
         Recommendation(
@@ -106,7 +106,7 @@ def test_a_tenant_is_told_what_to_ask_for_without_a_command(tmp_path: Path) -> N
 
 
 def test_the_most_total_delay_comes_first_and_a_cut_is_its_cause(tmp_path: Path) -> None:
-    rows = [throttled(at_s, 100) for at_s in range(60)]
+    rows = [throttled(at_s, 100, amount=1_000_000) for at_s in range(60)]
     of_bob: Row = {"bucket_user": "bob", "rule": "users/bob", "users": ["bob"]}
     rows += [throttled(at_s, 900, **of_bob) for at_s in range(60)]
     edit = {
@@ -128,6 +128,20 @@ def test_the_most_total_delay_comes_first_and_a_cut_is_its_cause(tmp_path: Path)
     assert bob.cause == "the limit went from 2,000,000 B/s to 1,000,000 B/s at 11-21 05:40:00"
     assert bob.confidence.startswith("low: ")
     assert alice.cause == "a steady load above the limit"
+
+
+@pytest.mark.parametrize(
+    ("amount", "cause"),
+    [
+        # 60 x 1,588,000 in 120 seconds, half of them without traffic: 79.4 % of 1,000,000 B/s
+        (1_588_000, "bursts: on average it takes 79 % of its limit"),
+        (1_600_000, "a steady load above the limit"),  # 60 x 1,600,000 in 120 seconds: 80 %
+    ],
+)
+def test_a_load_with_pauses_is_in_bursts(amount: int, cause: str, tmp_path: Path) -> None:
+    rows = [throttled(at_s, amount=amount) for at_s in (*range(30), *range(90, 120))]
+    (one,) = _todo(tmp_path, rows, seconds=120, quota_rules=[OF_ALICE])
+    assert one.cause == cause
 
 
 def test_clients_that_share_a_bucket_are_its_cause_and_one_may_get_its_own(tmp_path: Path) -> None:
