@@ -15,7 +15,7 @@ from kquota_spark.cli.options import (
     counted,
 )
 from kquota_spark.cli.question import Asked, Flag, Found, Question, column
-from kquota_spark.cli.text.render import Colour, Row, Shown
+from kquota_spark.cli.text.render import Colour, Shown
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.formats.text.person_units import broker_text, or_dash, person_ms, person_percent, type_text
@@ -61,11 +61,12 @@ def _find(asked: Asked) -> Found:
     scope = open_scope(asked.tables, _of_one_cluster(asked, period), period, tenant=None, top=_ALL)
     found, _ = throttled_buckets(scope)
     of_type = [one for one in found if asked.wanted.type in (None, one.bucket.quota_type)]
-    why = causes(scope, of_type, changes_without_effect(scope), with_day=_is_of_days(scope.covered))
-    rows = sorted(
-        (_row(scope.cluster_id, one, why.get(one.bucket)) for one in of_type),
-        key=lambda row: (-row["delay_ms"], _name(row)),
+    ordered = sorted(of_type, key=lambda one: (-one.throttled_ms, one.bucket))
+    # Only the shown buckets need a cause, which takes another pass over their decisions.
+    why = causes(
+        scope, ordered[: asked.limit], changes_without_effect(scope), with_day=_is_of_days(scope.covered)
     )
+    rows = [_row(scope.cluster_id, one, why.get(one.bucket)) for one in ordered]
     during = f"{utc_text(scope.covered.from_ms)} to {utc_text(scope.covered.to_ms)}"
     return Found(
         _COLUMNS,
@@ -115,10 +116,6 @@ def _row(cluster_id: str, one: ThrottledBucket, why: Cause | None) -> dict[str, 
         "why": None if why is None else why.short,
         **{name: figures[name] for name in _COLUMNS if name in figures},
     }
-
-
-def _name(row: Row) -> tuple[str, ...]:
-    return row["quota_type"], row["bucket_user"], row["bucket_client_id"], row["bucket_tags"] or ""
 
 
 def _footer(rows: list[dict[str, Any]], limit: int | None, during: str) -> str:
