@@ -173,6 +173,17 @@ def from_settings(settings: Settings, of: Client | None = None) -> QuotaHistory:
                 "quotas.file: missing, expected the path of a quota file, as quotas.source is file"
             )
         return from_file(Path(settings.quotas.file))
+    is_by_zookeeper = settings.quotas.source == "zookeeper"
+    # The built-in addresses are of this machine: no cluster is guessed.
+    if not (
+        "zookeeper_connect" in settings.quotas.given
+        if is_by_zookeeper
+        else "bootstrap_servers" in settings.kafka.given
+    ):
+        raise UserError(
+            f"which quotas: no table quota_rules under {settings.tables}, and no cluster is named: "
+            "give --tables, --quotas, --zookeeper, --bootstrap-server or --context"
+        )
     return from_cluster(settings, of)
 
 

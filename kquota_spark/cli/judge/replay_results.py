@@ -7,9 +7,8 @@ from datetime import UTC, datetime
 from operator import itemgetter
 from typing import Any
 
-from kquota_spark.cli.resolve.resolve import finite
 from kquota_spark.cli.text.page import Page
-from kquota_spark.cli.text.render import Colour, Report, Row, Shown, show
+from kquota_spark.cli.text.render import Colour, Report, Row, Shown, finite, show
 from kquota_spark.findings.agreement_causes import cause_of
 from kquota_spark.formats.text.escape import terminal_text
 from kquota_spark.formats.text.person_units import (

@@ -12,9 +12,8 @@ from dataclasses import replace
 from typing import Any
 
 from kquota_spark.cli.judge.replay_results import bucket_columns, place_columns
-from kquota_spark.cli.resolve.resolve import finite
 from kquota_spark.cli.text.page import Page
-from kquota_spark.cli.text.render import Report, Row, Shown, show
+from kquota_spark.cli.text.render import Report, Row, Shown, finite, show
 from kquota_spark.formats.text.person_units import person_bytes, person_pair_ms, person_rate
 from kquota_spark.model.measure.sampled_rate import RateConfig, SampleRing
 from kquota_spark.model.measure.throttle_time import throttle_time_ms

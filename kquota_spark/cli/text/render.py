@@ -355,7 +355,12 @@ def _plain(report: Report, row: Row, name: str) -> Any:
     value = row[name]
     if value is not None and name in report.times:
         return iso_time(value)
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    return finite(value) if isinstance(value, float) else value
+
+
+def finite(value: float | None) -> float | None:
+    """A number for JSON, which has no NaN and no infinity; ZooKeeper may contain them."""
+    return value if value is not None and math.isfinite(value) else None
 
 
 def _csv_cell(value: Any) -> str:

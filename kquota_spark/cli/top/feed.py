@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from kquota_spark.cli.explain.command import print_explanation
 from kquota_spark.cli.filters import Filter, bucket_conditions
 from kquota_spark.cli.options import SettingsPlace
-from kquota_spark.cli.resolve import explain
 from kquota_spark.cli.text.page import Tone
 from kquota_spark.cli.text.timeline_chart import LABEL, MOST_SLOTS
 from kquota_spark.cli.top.lines import Line, ScreenPage
@@ -232,7 +232,7 @@ def _explanation(
     given = [f"--user={user}", f"--client-id={client_id}", f"--type={key.quota_type}"]
     given += [f"--broker={key.broker_id}"] if key.broker_id >= 0 else []
     try:
-        explain.print_explanation(given, place, page)
+        print_explanation(given, place, page)
     except UserError as error:
         page.paragraph("", terminal_text(str(error)), Tone.BAD, indent=0)
     return page.lines

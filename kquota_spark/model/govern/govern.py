@@ -69,6 +69,8 @@ STATIC_DEFAULT_RULES = {
 """Name of the rule of level 9: the broker property that sets it."""
 _KEPT_ANSWERS = 50_000
 """Maximum number of answers in memory: random client ids must not fill it."""
+_MOST_EDITS = 1_000
+"""Maximum number of edits before and after a moment to read for the period of a limit."""
 
 
 class Governed(NamedTuple):
@@ -246,6 +248,44 @@ class RuleGovernor:
         version = None if found.entity is None else stretches[found.entity].version
         named = found.level, rule_name(found, quota_type), version
         return Governed(found.bucket, governing, *named, certain_from_of(stretches.values())), found
+
+    def period_of(
+        self, governed: Governed, quota_type: QuotaType, user: str, client_id: str
+    ) -> tuple[int, int | None]:
+        """The period in which a client has the same limit from the same rule in the same bucket.
+
+        An edit elsewhere on the walk ends the validity of `governed`, but not this period.
+
+        Args:
+            governed: what governs the client at some time.
+            quota_type: the type of quota.
+            user: raw name, empty for none.
+            client_id: raw client id.
+
+        Returns:
+            Start and end, epoch ms. The start is 0 if no earlier quotas are known, the end None if no later edit is.
+        """
+        from_ms, to_ms = governed.governing.valid_from_ms, governed.governing.valid_to_ms
+
+        def same_at(time_ms: int) -> Governing | None:
+            found = self.explain(quota_type, user, client_id, time_ms)[0]
+            return found.governing if _limit_in_bucket(found) == _limit_in_bucket(governed) else None
+
+        for _ in range(_MOST_EDITS):
+            before = same_at(from_ms - 1) if from_ms > 0 else None
+            if before is None:
+                break
+            from_ms = before.valid_from_ms
+        for _ in range(_MOST_EDITS):
+            after = None if to_ms is None else same_at(to_ms)
+            if after is None:
+                break
+            to_ms = after.valid_to_ms
+        return from_ms, to_ms
+
+
+def _limit_in_bucket(governed: Governed) -> tuple[float | None, str | None, Bucket]:
+    return governed.governing.limit_per_s, governed.rule, governed.bucket
 
 
 def certain_from_of(in_force: Iterable[RuleStretch]) -> int:

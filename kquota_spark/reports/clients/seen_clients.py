@@ -16,6 +16,7 @@ from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.quota_types import BANDWIDTH, QuotaKey, QuotaType
 from kquota_spark.model.quotas.rules import BEGINNING_MS, END_MS
 from kquota_spark.quotas.stored import held_cluster
+from kquota_spark.schema.harm import DELAY_MS, THROTTLED_REQUESTS
 from kquota_spark.schema.key_columns import FROM_LOG
 from kquota_spark.store.reading import Tables, open_tables
 
@@ -58,6 +59,13 @@ from usage
 where {FROM_LOG} and cluster_id = ? and usage.second >= make_timestamptz(?)
   and usage.second < make_timestamptz(?)
 """  # noqa: S608 - a condition of ours
+
+_DELAY = f"""
+select sum({DELAY_MS})::bigint, sum({THROTTLED_REQUESTS})::bigint from decisions
+where cluster_id = ? and quota_type = ? and bucket_user = ? and bucket_client_id = ?
+  and bucket_tags is not distinct from ?
+  and second >= make_timestamptz(?) and second < make_timestamptz(?)
+"""  # noqa: S608 - names of ours
 
 
 class ClientSeen(NamedTuple):
@@ -187,6 +195,11 @@ class SeenInHour(NamedTuple):
     from_ms: int
     to_ms: int
 
+    @property
+    def share_fetches(self) -> int:
+        """Number of share fetches of all of them."""
+        return sum(share_fetches for _, _, share_fetches in self.identities)
+
 
 def seen_in_hour(
     settings: Settings,
@@ -226,3 +239,42 @@ def seen_in_hour(
         sql += f' group by all order by amount desc, "user", client_id limit {_MOST_NAMES}'
         rows = tables.query(sql, values).rows
     return SeenInHour([row[:3] for row in rows], to_ms - _HOUR_MS, to_ms)
+
+
+class DelayInHour(NamedTuple):
+    """Total delay of a bucket in an hour, and its throttled requests, of all brokers; None if it has no decision."""
+
+    delay_ms: int | None
+    throttled_requests: int | None
+    from_ms: int
+    to_ms: int
+
+
+def delay_in_hour(
+    settings: Settings,
+    cluster_id: str,
+    quota_type: str,
+    bucket: tuple[str, str, str | None],
+    *,
+    before_ms: int | None,
+) -> DelayInHour | None:
+    """The total delay of a bucket in the hour before a moment; None if the table `decisions` is missing or empty.
+
+    Args:
+        settings: where the tables are.
+        cluster_id: cluster of the bucket.
+        quota_type: its type.
+        bucket: user, client id and tags, as the tables have them.
+        before_ms: the moment, epoch ms; None for the end of the table.
+    """
+    with Tables(settings) as tables:
+        if tables.location("decisions") is None:
+            return None
+        tables.open("decisions")
+        newest_ms = tables.newest_ms("decisions")
+        if newest_ms is None:
+            return None
+        to_ms = newest_ms + 1_000 if before_ms is None else min(before_ms, newest_ms + 1_000)
+        during = (to_ms - _HOUR_MS) * 1_000, to_ms * 1_000
+        rows = tables.query(_DELAY, [cluster_id, quota_type, *bucket, *during]).rows
+    return DelayInHour(*rows[0], to_ms - _HOUR_MS, to_ms)

@@ -17,7 +17,7 @@ from kquota_spark.model.quotas.quota_types import QuotaKey
 from kquota_spark.model.quotas.rules import RuleStretch
 from kquota_spark.quotas.sources import from_settings, from_tables
 from tests.support.programs.command_output import as_json, run, shown
-from tests.support.tables.table_rows import T0_MS, second, source, usage, write_table
+from tests.support.tables.table_rows import T0_MS, decision, second, source, usage, write_table
 
 PRODUCE = QuotaKey.PRODUCER_BYTE_RATE
 ALICE: dict[str, Any] = {"cluster_id": "demo", "entity": "users/alice", "level": 3}
@@ -70,8 +70,8 @@ def test_who_was_seen_in_the_bucket(root: Path) -> None:
     asked = ("explain", "--user", "alice", "--client-id", "c", "--tables", str(root))
     # The table ends with the second T0 + 2, and the hour with it.
     assert (
-        "seen     alice / adhoc, alice / etl (user / client id, most bytes first) from 2026-11-21T04:40:03Z\n"
-        "         to 2026-11-21T05:40:03Z\n"
+        "seen     alice / adhoc, alice / etl (user / client id, most bytes first) in the hour to 2026-11-21\n"
+        "         05:40:03 UTC\n"
     ) in shown(*asked)
     seen = as_json(*asked, "--at", str(T0_MS + 1_000))["seen"]
     assert seen == {
@@ -81,12 +81,41 @@ def test_who_was_seen_in_the_bucket(root: Path) -> None:
             {"user": "alice", "client_id": "etl"}, {"user": "alice", "client_id": "long-ago"},
         ],
     }  # fmt: skip
-    assert "seen     nobody in this bucket from 2026-11-21T04:40:03Z" in shown(*asked, "--type", "fetch")
+    assert "seen     nobody in this bucket in the hour to 2026-11-21 05:40:03 UTC" in shown(
+        *asked, "--type", "fetch"
+    )
     # Of a request quota every request takes part; nothing limits, so the bucket is that of the client id.
     shared = ("explain", "--user", "x", "--client-id", "adhoc", "--type", "request", "--tables", str(root))
     assert as_json(*shared)["seen"]["identities"] == [
         {"user": "alice", "client_id": "adhoc"}, {"user": "bob", "client_id": "adhoc"},
     ]  # fmt: skip
+
+
+def test_explain_shows_the_total_delay_of_the_bucket_in_the_last_hour(root: Path) -> None:
+    asked = ("explain", "--user", "alice", "--client-id", "c", "--tables", str(root))
+    assert as_json(*asked)["delay"] is None, "without decisions there is no line"
+    assert "\ndelay " not in shown(*asked)
+    alice = {"bucket_user": "alice", "bucket_client_id": ""}
+    write_table(
+        root,
+        "decisions",
+        decision(0, **alice, observed_total_throttle_ms=1_500, observed_throttled_requests=2),
+        decision(1, **alice, broker_id=2, observed_total_throttle_ms=500, observed_throttled_requests=1),
+        decision(2, bucket_user="bob", bucket_client_id="", observed_total_throttle_ms=9_000),
+        decision(2, **alice, quota_type="fetch", observed_total_throttle_ms=9_000),
+        # The hour of a table that ends with second 2 begins with second -3,597.
+        decision(-3_598, **alice, observed_total_throttle_ms=9_000),
+    )
+    # 1,500 + 500 ms of both brokers, 2 + 1 requests.
+    assert as_json(*asked)["delay"] == {
+        "from": "2026-11-21T04:40:03Z", "to": "2026-11-21T05:40:03Z", "delay_ms": 2_000, "throttled_requests": 3,
+    }  # fmt: skip
+    line = "delay    2.00 s in total, 3 throttled requests in the hour to 2026-11-21 05:40:03 UTC\n"
+    assert line in shown(*asked)
+    # The hour before second 1: 9,000 + 1,500 ms.
+    assert as_json(*asked, "--at", str(T0_MS + 1_000))["delay"]["delay_ms"] == 10_500
+    none = "delay    no decision of this bucket in the hour to 2026-11-21 05:40:03 UTC\n"
+    assert none in shown("explain", "--user", "carol", *asked[3:])
 
 
 def test_a_client_id_with_a_rule_of_its_own_is_in_another_bucket(root: Path) -> None:
@@ -129,6 +158,22 @@ def test_the_settings_own_source(root: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError) as refused:
         from_settings(Settings(tables=str(tmp_path / "none"), quotas=Quotas(source="file")))
     assert str(refused.value).startswith("quotas.file: missing")
+
+
+@pytest.mark.parametrize("command", ["explain", "resolve"])
+@pytest.mark.parametrize("source", ["zookeeper", "admin"])
+def test_no_cluster_is_guessed(
+    command: str, source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In an empty folder, and with settings that name no address, no server of this machine is asked."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.yaml").write_text(f"quotas: {{source: {source}}}\n", encoding="utf-8")
+    which = (
+        "kquota: which quotas: no table quota_rules under .kquota/tables, and no cluster is named: "
+        "give --tables, --quotas, --zookeeper, --bootstrap-server or --context\n"
+    )
+    assert run(command, "--user", "bob") == (1, "", which)
+    assert run(command, "--user", "bob", "--config", "mine.yaml") == (1, "", which)
 
 
 def test_an_empty_table_says_what_to_do(tmp_path: Path) -> None:

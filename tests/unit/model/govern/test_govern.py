@@ -99,6 +99,29 @@ def test_an_answer_knows_how_long_it_holds() -> None:
     assert [later.holds_at(at_ms) for at_ms in (199, 200, 10**12)] == [False, True, True]
 
 
+def test_the_period_of_a_limit_ignores_edits_that_it_does_not_depend_on() -> None:
+    alice, pair = Entity("alice"), Entity("alice", "etl")
+    rules = book(
+        (alice, PRODUCE, 5.0, 1_000),
+        (Entity(DEFAULT), PRODUCE, 9.0, 2_000),
+        (Entity(DEFAULT), PRODUCE, 8.0, 3_000),
+        (pair, PRODUCE, 7.0, 4_000),
+        (pair, PRODUCE, None, 5_000),
+        (alice, PRODUCE, 6.0, 6_000),
+    )
+
+    def period(time_ms: int, client_id: str = "etl") -> tuple[int, int | None]:
+        governed = govern(rules, QuotaType.PRODUCE, "alice", client_id, time_ms)
+        return RuleGovernor(rules).period_of(governed, QuotaType.PRODUCE, "alice", client_id)
+
+    # The edits of the default at 2,000 and 3,000 do not end the limit of 5 of alice; that of the pair does.
+    assert [period(time_ms) for time_ms in (1_000, 2_500, 3_999)] == [(1_000, 4_000)] * 3
+    assert [period(time_ms) for time_ms in (0, 4_500, 5_500, 9_000)] == [
+        (0, 1_000), (4_000, 5_000), (5_000, 6_000), (6_000, None),
+    ]  # fmt: skip
+    assert period(3_000, "other") == (1_000, 6_000)
+
+
 def test_the_apply_lag_moves_the_edge() -> None:
     rules = book((ALICE, PRODUCE, 5.0, 100), lag_ms=95)
     assert govern(rules, QuotaType.PRODUCE, "alice", "", 194).governing == Governing(None, 0, 195)

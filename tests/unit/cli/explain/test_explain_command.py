@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from kquota_spark.cli.main import main
-from kquota_spark.cli.resolve.explanation import Moment, worked_example
 from kquota_spark.cli.text.page import folded
 from kquota_spark.formats.text.escape import width
 from kquota_spark.model.measure.sampled_rate import RateConfig, RingVariant
+from kquota_spark.model.measure.worked_example import Moment, worked_example
 from kquota_spark.model.quotas.quota_types import QuotaType
 from tests.support.places import DATA
 from tests.support.programs.command_output import as_json, run, shown
@@ -22,7 +22,7 @@ FILE = ("--quotas", "quotas.yaml")
 
 BOB = """\
 produce quota of user bob, client id svc-x
-as of 2026-11-21T05:41:41Z, by file quotas.yaml
+as of 2026-11-21 05:41:41 UTC, by file quotas.yaml
 
 ├─ 1  users/bob/clients/svc-x                       there is no such entity
 ├─ 2  users/bob/clients/<default>                   there is no such entity
@@ -34,8 +34,7 @@ as of 2026-11-21T05:41:41Z, by file quotas.yaml
 └─ 8  clients/<default>                  70.0 kB/s  a more specific level governs
 
 limit    120 kB/s: 120,000 bytes per second on each broker; set by users/bob
-holds    nothing that was looked at has changed since 2026-11-21T05:41:40.930Z; the next change
-         comes at 2026-11-21T05:41:58.910Z
+holds    since 05:41:40 UTC
 bucket   every client id of user bob that no more specific rule takes out; each broker has such a
          bucket of its own
 measure  11 samples of 1 s: a window of 10 to 12 s (brokers 3.8+); throttle = sum / limit - window
@@ -43,12 +42,12 @@ example  after 11 s without traffic 1.2 MB (1,200,000 bytes) may come at once
          1.8 MB (1,800,000 bytes) at once: rate 1,800,000 / 10 s = 180 kB/s, limit 120 kB/s
          throttle 1,800,000 / 120,000 - 10 s = 5.00 s
          5 s later the burst is still in the window: one more request is throttled by 5.00 s again
-note     exactly the limit is too much when it is sent once per sample: from 10 s on the rate is 1.1
-         times the limit, and each request is throttled by 1.00 s
+note     exactly the limit, once per sample, is throttled too: by 1.00 s each from 10 s on
 """
 HOLE = """\
 fetch quota of user alice, client id ""
-as of 2026-11-21T05:41:41Z, by file quotas.yaml
+no client id given: shown for an empty one
+as of 2026-11-21 05:41:41 UTC, by file quotas.yaml
 
 |- 2  users/alice/clients/<default>      150 kB/s  has a quota, but the broker does not look here
 |- 3  users/alice                                  there is no such entity
@@ -57,13 +56,9 @@ as of 2026-11-21T05:41:41Z, by file quotas.yaml
 `- 8  clients/<default>                  200 kB/s  has a quota, but the broker does not look here
 
 limit    none: unlimited
-holds    nothing that was looked at has changed since 2026-11-21T05:40:56.801Z; the next change
-         comes at 2026-11-21T05:41:58.910Z
+holds    since 05:40:56 UTC
 bucket   user alice when it sends no client id; each broker has such a bucket of its own
-note     no --client-id: a client that sends none, or an empty one
-note     fetch: users/alice/clients/<default>, 150 kB/s, does not reach an empty client id
-         (KAFKA-13341)
-note     fetch: clients/<default>, 200 kB/s, does not reach an empty client id (KAFKA-13341)
+note     defaults of client ids do not reach an empty client id (KAFKA-13341): 2 above
 note     nothing limits this client; brokers that measure this type record it in the bucket above
 """
 
@@ -178,8 +173,8 @@ def test_mutations_fill_a_token_bucket() -> None:
 
 def test_notes_stand_where_they_apply() -> None:
     shared = "all users with this client id share the bucket: one of them can throttle the others"
-    template = "the default is a template: each other client id has a bucket and this limit of its own"
-    request = "a request_percentage holds for this client too: the broker throttles by the larger of the two"
+    template = "a default: each other client id has this limit too, in a bucket of its own"
+    request = "a request quota governs this client too: the broker throttles by the larger of the two"
     level_7 = notes_of("--user", "carol", "--client-id", "legacy", "--type", "fetch", *AT, *FILE)
     level_8 = notes_of("--user", "nobody", "--client-id", "new", "--type", "fetch", *AT, *FILE)
     under_request_quota = notes_of("--user", "reqhog", "--client-id", "c", *AT, *FILE)
@@ -215,8 +210,8 @@ def test_a_static_default_is_the_ninth_level(tmp_path: Path, monkeypatch: pytest
          "a limit of 0 throttles every request by one whole sample, the most that this quota may"),
         # The capacity is 11 x 0, so the first request leaves less than 0 and nothing fills that up.
         ("controller_mutation", "controller_mutation_rate",
-         ("a limit of 0 never fills the bucket again: once below zero it refuses CreateTopics (from version 6), "
-          "DeleteTopics (5) and CreatePartitions (3) for ever; older versions are not throttled")),
+         ("a limit of 0 never refills the bucket: below zero, mutations are refused for ever (not those of "
+          "clients before 2.7)")),
     ],
 )  # fmt: skip
 def test_what_a_limit_of_zero_does(

@@ -148,7 +148,7 @@ def test_nobody_named_is_a_client_that_has_not_logged_in_and_sends_no_id() -> No
     assert (answer["user"], answer["client_id"]) == ("ANONYMOUS", "")
     assert answer["notes"] == [
         "no --user: ANONYMOUS, as brokers call clients that have not logged in",
-        "no --client-id: a client that sends none, or an empty one",
+        "no client id given: shown for an empty one",
         "fetch: clients/<default>, 200 kB/s, does not reach an empty client id (KAFKA-13341)",
     ]
     assert as_json("resolve", "--user", "", "--type", "fetch", *AT, *FILE)["user"] == "ANONYMOUS"

@@ -1,0 +1,4 @@
+"""`kquota explain` and `kquota resolve`.
+
+In reading order: explanation, bucket_use, command.
+"""

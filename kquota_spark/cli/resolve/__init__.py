@@ -1,4 +1,0 @@
-"""`kquota resolve` and `kquota explain`.
-
-In reading order: question, explanation, resolve, explain.
-"""
