@@ -30,7 +30,7 @@ from kquota_spark.cli.text.page import columns_of
 from kquota_spark.errors import UserError
 from kquota_spark.formats.text.escape import terminal_text
 
-_MOST_LISTED = 10
+_MOST_LISTED = 12
 """Maximum number of commands, options or values in an error; --help lists all."""
 _NAMES = ("user", "client_id")
 """Options of any command that name a client."""

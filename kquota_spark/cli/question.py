@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from kquota_spark.cli.exit_codes import DONE
 from kquota_spark.cli.filters import (
     Conditions,
     Filter,
@@ -38,10 +39,11 @@ from kquota_spark.cli.options import (
     with_cluster,
     with_source,
 )
-from kquota_spark.cli.text.page import Page
+from kquota_spark.cli.text.page import Page, say
 from kquota_spark.cli.text.render import Colour, Report, Row, Shown, show
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
+from kquota_spark.formats.text.escape import terminal_text
 from kquota_spark.formats.text.person_units import (
     clock_time,
     or_dash,
@@ -125,8 +127,18 @@ class Found(NamedTuple):
     """Values of JSON and YAML beside the rows."""
     page: Callable[[Page], None] | None = None
     """Prints the answer for people; None prints a table of `shown`."""
+    text: str = ""
+    """The whole answer for people, as it is printed."""
     times: frozenset[str] = frozenset()
     """Columns of epoch ms that the table does not have as times, and that do not end in `_second`."""
+    is_limited: bool = False
+    """Whether the limit is applied already, to something else than rows."""
+    code: int = DONE
+    """The exit code."""
+    warning: str = ""
+    """Printed to standard error after the answer."""
+    is_silent: bool = False
+    """Whether only the exit code is wanted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,11 +152,14 @@ class Question:
         modes: flags that ask another question instead, which then answers with its own options.
         flags: its own options beside those of all reading commands.
         options: adds the options that filter rows, without --since and --until.
-        period: how the command describes --since and --until.
+        period: how the command describes --since and --until; None for a command without them.
         own: makes one typed value from options that no other command has.
         colour: the colour of a row that needs attention; None for no colour.
         empty_from: the table with the newest row that explains why there are no rows.
         has_agreement: whether the answer ends with the agreement of its verdicts.
+        place: adds the options for the settings and the tables.
+        form: adds the options for the form of the output.
+        about: help of a subcommand; empty for a command of the registry.
     """
 
     command: str
@@ -153,25 +168,34 @@ class Question:
     modes: tuple[tuple[Flag, Question], ...] = ()
     flags: tuple[Flag, ...] = ()
     options: Callable[[argparse.ArgumentParser], None] = add_filter_options
-    period: PeriodOptions = PeriodOptions()  # noqa: RUF009 - a tuple of texts
+    period: PeriodOptions | None = PeriodOptions()  # noqa: RUF009 - a tuple of texts
     own: Callable[[argparse.Namespace], Any] = lambda _: None
     colour: Callable[[Row], Colour | None] = lambda _: None
     empty_from: str = ""
     has_agreement: bool = True
+    place: Callable[[argparse.ArgumentParser], None] = add_settings_options
+    form: Callable[[argparse.ArgumentParser], None] = add_output_options
+    about: str = ""
 
     def add_to(self, subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         """Add the command."""
-        parser = subparsers.add_parser(self.command)
-        add_settings_options(parser)
+        name = self.command.rpartition(" ")[2]
+        parser = (
+            subparsers.add_parser(name, help=self.about, description=self.about)
+            if self.about
+            else subparsers.add_parser(name)
+        )
+        self.place(parser)
         self._add_options(parser)
-        add_output_options(parser)
+        parser.set_defaults(limit=None, run=self.run)
+        self.form(parser)
         if self.modes:
             self._add_modes(parser)
-        parser.set_defaults(run=self.run)
 
     def _add_options(self, parser: argparse.ArgumentParser) -> None:
         self.options(parser)
-        add_period_options(parser, self.period)
+        if self.period is not None:
+            add_period_options(parser, self.period)
         for flag in self.flags:
             parser.add_argument(flag.name, action="store_true", help=flag.about)
 
@@ -229,6 +253,11 @@ class Question:
                 tables.open(self.table.name, wanted.newer_than_ms)
             asked = Asked(settings, tables, wanted, limit, flags, own, options.output == "table")
             found = self.find(asked)
+            if found.is_silent:
+                return _done(found)
+            if found.text and asked.is_for_people:
+                print(found.text)
+                return _done(found)
             page = Page()
             if is_page := asked.is_for_people and found.page is not None:
                 found.page(page)
@@ -238,14 +267,14 @@ class Question:
             show(report, options.output)
         elif report.footer:
             page.paragraph("", report.footer, indent=0)
-        return 0
+        return _done(found)
 
     def _report(self, found: Found, tables: Tables, wanted: Filter, limit: int | None) -> Report:
         times = () if self.table is None else [each.name for each in self.table.columns if each.is_time]
         report = Report(
             command=f"kquota {found.command or self.command}",
             columns=found.columns,
-            rows=found.rows[:limit],
+            rows=found.rows if found.is_limited else found.rows[:limit],
             shown=with_cluster(found.rows, found.shown) if found.shown else (),
             times=found.times.union(
                 name for name in found.columns if name in times or name.endswith("_second")
@@ -271,6 +300,12 @@ def _parser_of(question: Question) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(add_help=False)
     question._add_options(parser)
     return parser
+
+
+def _done(found: Found) -> int:
+    if found.warning:
+        say(f"kquota: {terminal_text(found.warning)}", sys.stderr)
+    return found.code
 
 
 def by_sql(

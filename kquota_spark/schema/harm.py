@@ -24,6 +24,32 @@ A rate exactly at the limit is allowed (Kafka's `Quota.acceptable`). The broker'
 throttle, a rate above the limit counts if the replay is certain of it.
 """
 
+
+def time_throttled(key: str, rows: str) -> str:
+    """SQL of common tables, the last one `of_time`: the clock time throttled of each key, in `throttled_seconds`.
+
+    A second counts if a throttle began in it or still ran, and once for all brokers and buckets of the key. The SQL has
+    one `?`: the end of the period, epoch ms.
+
+    Args:
+        key: columns of the key, with commas.
+        rows: SQL of rows with the key, `second_ms`, `is_log`, `longest_ms` (longest throttle) and `is_throttled`.
+    """
+    return f"""
+held as (
+  select {key}, second_ms, bool_or(is_log) as is_log,
+         max(second_ms + if(is_log, greatest(1, ceil(coalesce(longest_ms, 0) / 1000.0)), 1)::bigint * 1000) as end_ms
+  from {rows} where is_throttled group by all
+), spread as (
+  select *, greatest(second_ms, coalesce(max(end_ms) over (
+    partition by {key} order by second_ms rows between unbounded preceding and 1 preceding), 0)) as start_ms
+  from held
+), of_time as (
+  select {key}, (sum(greatest(0, least(end_ms, ?) - start_ms)) // 1000)::bigint as throttled_seconds
+  from spread group by all
+)"""  # noqa: S608 - names of ours
+
+
 CERTAIN_REPLAY_MS = (
     "sum(total_throttle_ms) filter (is_certain and observed_total_throttle_ms is not null)::bigint"
 )

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from kquota_spark.config.roots import local_path
@@ -36,6 +37,7 @@ from kquota_spark.store.storage import (
 if TYPE_CHECKING:
     from typing import Self
 
+    import duckdb
     import pyarrow as pa
     from deltalake import DeltaTable
     from duckdb import DuckDBPyConnection
@@ -72,14 +74,12 @@ class Tables:
     """
 
     def __init__(self, settings: Settings, most_s: float | None = None) -> None:
-        """Start DuckDB, and open no table yet.
+        """Open no table yet. DuckDB starts with the first one.
 
         Args:
             settings: where the tables are.
             most_s: seconds after which queries end with a `SlowError`; None for no limit.
         """
-        import duckdb
-
         self._root = trimmed(settings.tables)
         self._storage = storage_options(settings)
         self._file = settings.file
@@ -87,7 +87,17 @@ class Tables:
         self._followed: dict[str, DeltaTable] = {}
         # Queries that do not fit into memory spill here instead of into the current directory.
         self._spill = tempfile.TemporaryDirectory(prefix="kquota-")
-        self._duckdb = duckdb.connect(
+        self._limit = None if most_s is None else TimeLimit(most_s, self._interrupt)
+
+    def _interrupt(self) -> None:
+        if "_duckdb" in self.__dict__:
+            self._duckdb.interrupt()
+
+    @cached_property
+    def _duckdb(self) -> duckdb.DuckDBPyConnection:
+        import duckdb
+
+        connection = duckdb.connect(
             config={
                 "memory_limit": _MEMORY_LIMIT,
                 "temp_directory": self._spill.name,
@@ -96,8 +106,8 @@ class Tables:
                 "autoload_known_extensions": False,
             }
         )
-        self._duckdb.execute("set TimeZone = 'UTC'")
-        self._limit = None if most_s is None else TimeLimit(most_s, self._duckdb.interrupt)
+        connection.execute("set TimeZone = 'UTC'")
+        return connection
 
     def open(self, name: str, newer_than_ms: int | None = None, until_ms: int | None = None) -> None:
         """Make a table visible to `query`.
@@ -272,7 +282,8 @@ class Tables:
         """Free memory and temporary files."""
         if self._limit is not None:
             self._limit.end()
-        self._duckdb.close()
+        if "_duckdb" in self.__dict__:
+            self._duckdb.close()
         self._spill.cleanup()
 
     def __enter__(self) -> Self:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from kquota_spark.cli.enforce.freeze import frozen_text, reading_text
 from kquota_spark.cli.enforce.plan_page import change_text, people_text, steps_report
-from kquota_spark.cli.options import add_output_options, add_settings_options, counted, limit_of, settings_of
+from kquota_spark.cli.options import counted
+from kquota_spark.cli.question import Asked, Found, Question
 from kquota_spark.cli.text.page import Page, Tone
-from kquota_spark.cli.text.render import show
 from kquota_spark.config.settings import Settings
 from kquota_spark.enforce.changes import Event, LogEntry, Mode
 from kquota_spark.enforce.log_state import LogState
@@ -30,26 +28,21 @@ from kquota_spark.store.reading import utc_text
 _REFUSALS = 5
 
 
-def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add `status`."""
-    about = "mode, kill switch, lease, changes in force with their ends, plans that wait, newest refusals"
-    parser = commands.add_parser("status", help=about, description=about)
-    add_settings_options(parser)
-    add_output_options(parser)
-    parser.set_defaults(run=run_status)
+def _find(asked: Asked) -> Found:
+    """The status. If the lease cannot be read, the error is printed in its place.
 
-
-def run_status(options: argparse.Namespace) -> int:
-    """Print the status. If the lease cannot be read, the error is printed in its place."""
+    Raises:
+        UserError: the policies or the log cannot be read.
+    """
     from kquota_spark.enforcement.policies import load_policies
 
-    settings, time_ms = settings_of(options, "tables"), now_ms()
+    settings, time_ms = asked.settings, now_ms()
     policies = load_policies(Path(settings.enforcement.policy_file))
-    sections = _sections(EnforcementLog(settings).entries(), policies, time_ms, limit_of(options))
+    sections = _sections(EnforcementLog(settings).entries(), policies, time_ms, asked.limit)
     switch = FreezeSwitch(settings)
     frozen = switch.frozen()
-    if options.output == "table":
-        page = Page()
+
+    def print_all(page: Page) -> None:
         _print_switches(policies, frozen, page)
         page.paragraph("", reading_text(switch, time_ms))
         for title, entries in sections.items():
@@ -57,11 +50,12 @@ def run_status(options: argparse.Namespace) -> int:
         # Last, because the cluster may answer slowly.
         sys.stdout.flush()
         _print_holder(*_holder(settings), time_ms, page)
-    else:
-        rows = [entry for entries in sections.values() for entry in entries]
-        envelope = _envelope(policies, frozen, *_holder(settings)) | _reading(switch)
-        show(replace(steps_report("kquota enforce status", rows), envelope=envelope), options.output)
-    return 0
+
+    if asked.is_for_people:
+        return Found((), (), page=print_all)
+    report = steps_report("", [entry for entries in sections.values() for entry in entries])
+    envelope = _envelope(policies, frozen, *_holder(settings)) | _reading(switch)
+    return Found(report.columns, report.rows, envelope=envelope, is_limited=True, times=report.times)
 
 
 def _sections(
@@ -169,3 +163,15 @@ def _about(entry: LogEntry, policies: Policies, time_ms: int) -> list[str]:
         by = f" by {entry.actor}: {entry.detail}" if entry.detail else ""
         parts.append(f"{entry.event.value}{by}")
     return parts
+
+
+QUESTION = Question(
+    command="enforce status",
+    table=None,
+    find=_find,
+    options=lambda _: None,
+    period=None,
+    has_agreement=False,
+    about="mode, kill switch, lease, changes in force with their ends, plans that wait, newest refusals",
+)
+add_command = QUESTION.add_to

@@ -6,13 +6,14 @@ import argparse
 import re
 import textwrap
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
-from kquota_spark.cli.options import add_form_option, add_settings_options, settings_of
+from kquota_spark.cli.options import add_form_option
+from kquota_spark.cli.question import Asked, Found, Question
 from kquota_spark.cli.text.page import columns_of
-from kquota_spark.cli.text.render import Report, show
-from kquota_spark.config.settings import Settings
 from kquota_spark.schema.columns import Table
 from kquota_spark.schema.tables import TABLES
+from kquota_spark.store.reading import Tables
 
 COMMANDS = {
     "tables": (
@@ -45,30 +46,29 @@ _STATEMENTS = {
 _FIELDS = re.compile(r"struct<.*?>")
 
 
-def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add `tables`."""
-    parser = subparsers.add_parser("tables")
+def _options(parser: argparse.ArgumentParser) -> None:
     names = [table.name for table in TABLES]
     parser.add_argument("name", nargs="?", choices=names, metavar="NAME", help=f"one of {', '.join(names)}")
-    add_form_option(parser)
     parser.add_argument(
         "--sql", choices=tuple(_STATEMENTS), help="statements that make the tables known to a SQL engine"
     )
-    add_settings_options(parser)
-    parser.set_defaults(run=run_tables)
 
 
-def run_tables(options: argparse.Namespace) -> int:
-    """Show the declaration of all tables, or of one."""
-    tables = [table for table in TABLES if options.name in (None, table.name)]
-    if options.sql is not None:
-        print("\n".join(_statements(options.sql, settings_of(options), tables)))
-        return 0
-    if options.output == "table":
-        print("\n\n".join(_described(table, columns_of()) for table in tables))
-    else:
-        show(Report("kquota tables", _COLUMNS, _rows(tables), shown=()), options.output)
-    return 0
+class _Own(NamedTuple):
+    """Options that no other command has."""
+
+    name: str | None
+    engine: str | None
+
+
+def _find(asked: Asked) -> Found:
+    """The declaration of all tables, or of one; with --sql the statements."""
+    tables = [table for table in TABLES if asked.own.name in (None, table.name)]
+    if asked.own.engine is not None:
+        statements = list(_statements(asked.own.engine, asked.tables, tables))
+        return Found(("statement",), [{"statement": one} for one in statements], text="\n".join(statements))
+    described = "\n\n".join(_described(table, columns_of()) for table in tables)
+    return Found(_COLUMNS, _rows(tables), text=described)
 
 
 def _rows(tables: Sequence[Table]) -> list[dict[str, object]]:
@@ -85,19 +85,16 @@ def _rows(tables: Sequence[Table]) -> list[dict[str, object]]:
     ]
 
 
-def _statements(engine: str, settings: Settings, tables: Sequence[Table]) -> Iterator[str]:
+def _statements(engine: str, found: Tables, tables: Sequence[Table]) -> Iterator[str]:
     """SQL statements to run once in the engine; a comment replaces a table that the job has not written yet."""
-    from kquota_spark.store.reading import Tables
-
     before, statement = _STATEMENTS[engine]
     yield before
-    with Tables(settings) as found:
-        for table in tables:
-            where = found.location(table.name)
-            if where is None:
-                yield f"-- {table.name}: not there yet"
-            else:
-                yield statement.format(name=table.name, where=where.replace("'", "''"))
+    for table in tables:
+        where = found.location(table.name)
+        if where is None:
+            yield f"-- {table.name}: not there yet"
+        else:
+            yield statement.format(name=table.name, where=where.replace("'", "''"))
 
 
 def _described(table: Table, columns: int) -> str:
@@ -111,3 +108,16 @@ def _described(table: Table, columns: int) -> str:
         wrapped = textwrap.wrap(column.about + partition, columns - len(head))
         lines += [(head if index == 0 else " " * len(head)) + text for index, text in enumerate(wrapped)]
     return "\n".join(lines)
+
+
+QUESTION = Question(
+    command="tables",
+    table=None,
+    find=_find,
+    options=_options,
+    own=lambda options: _Own(options.name, options.sql),
+    period=None,
+    has_agreement=False,
+    form=add_form_option,
+)
+add_commands = QUESTION.add_to

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from kquota_spark.cli.chosen.cluster_choice import add_cluster_options
 from kquota_spark.cli.exit_codes import DONE, ERROR, FOUND
-from kquota_spark.cli.options import Since, add_output_options, counted, limit_of, settings_of
+from kquota_spark.cli.options import Since, counted
+from kquota_spark.cli.question import Asked, Found, Question
 from kquota_spark.cli.quotas.diff import add_tables_options
 from kquota_spark.cli.quotas.quota_edits import exact_text
 from kquota_spark.cli.quotas.quota_sides import Side, chosen_side, named_side
-from kquota_spark.cli.text.page import Page, say
-from kquota_spark.cli.text.render import Colour, Format, Report, Row, Shown, show
+from kquota_spark.cli.text.page import Page
+from kquota_spark.cli.text.render import Colour, Report, Row, Shown, show
 from kquota_spark.formats.text.escape import entity_text, terminal_text
 from kquota_spark.formats.text.person_units import clock_time, iso_time, type_text
 from kquota_spark.model.compare.drift import Drift, Editor
@@ -47,12 +47,11 @@ _LEGEND = (
     "times in UTC, < by then at the latest; since -: it never was as declared, as far as is known; by -: neither "
     "the request log nor the enforcement's log has it, e.g. set straight in ZooKeeper"
 )
+_TIMES = frozenset({"since", "since_before", "edited_at", "edited_before"})
 _WITHOUT_HISTORY = "since when, and who: not recorded (kquota watch writes quota_changes)"
 
 
-def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add `drift`."""
-    parser = subparsers.add_parser("drift")
+def _place(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "file", metavar="FILE", help="what is declared: a file of quotas in any format, - for standard input"
     )
@@ -61,51 +60,53 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
     )
     add_cluster_options(parser)
     add_tables_options(parser)
-    add_output_options(parser)
-    parser.set_defaults(run=run_drift)
 
 
-def run_drift(options: argparse.Namespace) -> int:
-    """Show the drift.
+class _Own(NamedTuple):
+    """Options that no other command has."""
 
-    Returns:
-        `FOUND` if a quota drifted, `ERROR` if the tables do not know the quotas of that time, else `DONE`.
+    declared: Side
+    there: Side
+    at: Since | None
+    is_quiet: bool
 
-    Raises:
-        UserError: the file or the cluster cannot be read.
-    """
-    declared = named_side(options.file)
-    there = chosen_side(options)
+
+def _own(options: argparse.Namespace) -> _Own:
+    return _Own(named_side(options.file), chosen_side(options), options.at, options.quiet)
+
+
+def _find(asked: Asked) -> Found:
+    """The drift. The exit code is `ERROR` if the tables do not know the quotas of that time, else that of the drift."""
+    declared, there, at, is_quiet = asked.own
     edits = text_edits(declared.quotas, there.quotas)
-    if not options.quiet:
-        at_ms = now_ms() if options.at is None else options.at.time_ms
-        found = drift_of(settings_of(options, "tables"), edits, at_ms)
-        _show(declared, there, found, options.output, limit_of(options))
+    code = FOUND if edits else DONE
+    warning = ""
     if there.is_stale:
-        say(f"kquota: {terminal_text(_stale_text(there, options.at))}", sys.stderr)
-        return ERROR
-    return FOUND if edits else DONE
-
-
-def _show(declared: Side, there: Side, found: DriftFound, form: Format, limit: int | None) -> None:
+        code, warning = ERROR, _stale_text(there, at)
+    if is_quiet:
+        return Found(_COLUMNS, (), code=code, warning=warning, is_silent=True)
+    found = drift_of(asked.settings, edits, now_ms() if at is None else at.time_ms)
     rows = [_row(drift) for drift in found.drifts]
-    report = Report(
-        "kquota drift",
+    answer = Found(
         _COLUMNS,
-        rows[:limit],
-        _shown(rows),
-        times=frozenset({"since", "since_before", "edited_at", "edited_before"}),
-        colour=lambda _: Colour.YELLOW,
+        rows,
+        times=_TIMES,
         envelope={
             "declared": declared.origin,
             "cluster": there.origin,
             "known_through": None if there.known_through_ms is None else iso_time(there.known_through_ms),
             "has_history": found.has_history,
         },
+        code=code,
+        warning=warning,
     )
-    show(report, form)
-    if form == "table":
-        _print_notes(declared, there, found, limit)
+
+    def print_all(page: Page) -> None:
+        shown = rows[: asked.limit]
+        show(Report("kquota drift", _COLUMNS, shown, _shown(rows), colour=lambda _: Colour.YELLOW), "table")
+        _print_notes(declared, there, found, asked.limit, page)
+
+    return answer._replace(page=print_all)
 
 
 def _stale_text(there: Side, at: Since | None) -> str:
@@ -170,8 +171,7 @@ def _by(editor: Editor | None) -> str:
     return f"{editor.name}, client {editor.client_id}" if editor.client_id else editor.name
 
 
-def _print_notes(declared: Side, there: Side, found: DriftFound, limit: int | None) -> None:
-    page = Page()
+def _print_notes(declared: Side, there: Side, found: DriftFound, limit: int | None, page: Page) -> None:
     if there.known_through_ms is not None:
         page.paragraph("", f"edits after {iso_time(there.known_through_ms)} are not known", indent=0)
     names = f"{terminal_text(there.origin)}, declared by {terminal_text(declared.origin)}"
@@ -184,3 +184,16 @@ def _print_notes(declared: Side, there: Side, found: DriftFound, limit: int | No
         page.paragraph("", _WITHOUT_HISTORY, indent=0)
         return
     page.paragraph("", _LEGEND, indent=0)
+
+
+QUESTION = Question(
+    command="drift",
+    table=None,
+    find=_find,
+    options=lambda _: None,
+    own=_own,
+    period=None,
+    has_agreement=False,
+    place=_place,
+)
+add_commands = QUESTION.add_to

@@ -20,7 +20,7 @@ from kquota_spark.model.quotas.quota_types import CONNECTION, AnyKey, IpQuotaKey
 class Hits:
     """The traffic that a rule governed; `bucket_seconds` counts each bucket of each broker once per second.
 
-    Requests, amount and throttle time are None where JMX is the only source: its samples contain none of them.
+    Requests, amount and total delay are None where JMX is the only source: its samples contain none of them.
     """
 
     requests: int | None = 0
@@ -28,6 +28,7 @@ class Hits:
     bucket_seconds: int = 0
     throttled_seconds: int = 0
     throttled_ms: int | None = 0
+    """Total delay, ms."""
 
 
 class Mark(Enum):

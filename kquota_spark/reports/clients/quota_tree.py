@@ -15,7 +15,14 @@ from kquota_spark.model.quotas.quota_set import QuotaSet
 from kquota_spark.model.quotas.quota_types import CONNECTION, AnyKey, IpQuotaKey, QuotaKey, QuotaType
 from kquota_spark.quotas.stored import held_cluster, stored_quota_set
 from kquota_spark.reports.clients.seen_clients import clients_seen, observed
-from kquota_spark.schema.harm import DELAY_MS, THROTTLED_REQUESTS
+from kquota_spark.schema.harm import (
+    DELAY_MS,
+    IS_THROTTLED,
+    LONGEST_THROTTLE_MS,
+    THROTTLED_REQUESTS,
+    time_throttled,
+)
+from kquota_spark.schema.key_columns import FROM_LOG
 from kquota_spark.store.reading import Tables
 
 _DEFAULT_MS = 2 * 86_400_000
@@ -30,6 +37,17 @@ from decisions where cluster_id = ? and decisions.second >= make_timestamptz(?) 
 """  # noqa: S608 - names of ours
 
 
+_OF_RULES = f"""(
+  select rule, quota_type, epoch_ms(second) as second_ms, {FROM_LOG} as is_log, {LONGEST_THROTTLE_MS} as longest_ms,
+         {IS_THROTTLED} as is_throttled
+  from decisions where cluster_id = ? and second >= make_timestamptz(?)
+)"""  # noqa: S608 - names of ours
+_TIMES = f"""
+with {time_throttled("rule, quota_type", _OF_RULES)}
+select rule, quota_type, throttled_seconds from of_time
+"""  # noqa: S608 - names of ours
+
+
 class TreeFound(NamedTuple):
     """The quota tree, and the period of its hits, epoch ms; the period is None if no hits are known.
 
@@ -41,6 +59,8 @@ class TreeFound(NamedTuple):
     from_ms: int | None
     to_ms: int | None
     others: Mapping[tuple[str | None, str], Hits]
+    throttled_s: Mapping[tuple[str | None, str], int]
+    """Clock time during which a bucket of a rule was throttled, s, by rule and quota type; 0 if it is not there."""
 
 
 def tree_of_tables(settings: Settings, since_ms: int | None, now_ms: int) -> TreeFound:
@@ -81,7 +101,7 @@ def _with_hits(
             tables.open("decisions", since_ms)
         to_ms = tables.newest_ms("decisions")
     if to_ms is None:
-        return TreeFound(origin, quota_tree(quotas, None, Idle()), None, None, {})
+        return TreeFound(origin, quota_tree(quotas, None, Idle()), None, None, {}, {})
     from_ms = to_ms - _DEFAULT_MS if since_ms is None else since_ms
     hits: dict[RuleKey, Hits] = {}
     others: dict[tuple[str | None, str], Hits] = {}
@@ -92,7 +112,10 @@ def _with_hits(
         else:
             hits[governs] = Hits(*numbers)
     idle = _idle(tables, cluster_id, quotas, from_ms, is_stored=is_stored)
-    return TreeFound(origin, quota_tree(quotas, hits, idle), from_ms, to_ms + 1_000, others)
+    to_ms += 1_000
+    times = tables.query(_TIMES, [cluster_id, from_ms * 1_000, to_ms]).rows
+    throttled_s = {(rule, quota_type): seconds for rule, quota_type, seconds in times}
+    return TreeFound(origin, quota_tree(quotas, hits, idle), from_ms, to_ms, others, throttled_s)
 
 
 def _rule_key(rule: str | None, quota_type: str) -> RuleKey | None:

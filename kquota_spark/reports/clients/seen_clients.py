@@ -276,5 +276,5 @@ def delay_in_hour(
             return None
         to_ms = newest_ms + 1_000 if before_ms is None else min(before_ms, newest_ms + 1_000)
         during = (to_ms - _HOUR_MS) * 1_000, to_ms * 1_000
-        rows = tables.query(_DELAY, [cluster_id, quota_type, *bucket, *during]).rows
-    return DelayInHour(*rows[0], to_ms - _HOUR_MS, to_ms)
+        [(delay_ms, requests)] = tables.query(_DELAY, [cluster_id, quota_type, *bucket, *during]).rows
+    return DelayInHour(delay_ms, requests, to_ms - _HOUR_MS, to_ms)

@@ -18,20 +18,10 @@ from kquota_spark.reports.scope.audit_report import (
     ThrottleSpread,
 )
 from kquota_spark.reports.scope.report_scope import BUCKET, Scope, bucket_of
+from kquota_spark.schema.harm import time_throttled
 
 _THROTTLED = f"""
-with held as (
-  select {BUCKET}, second_ms, bool_or(is_log) as is_log,
-         max(second_ms + if(is_log, greatest(1, ceil(coalesce(longest_ms, 0) / 1000.0)), 1)::bigint * 1000) as end_ms
-  from judged where is_throttled group by all
-), spread as (
-  select *, greatest(second_ms, coalesce(max(end_ms) over (
-    partition by {BUCKET} order by second_ms rows between unbounded preceding and 1 preceding), 0)) as start_ms
-  from held
-), of_time as (
-  select {BUCKET}, (sum(greatest(0, least(end_ms, ?) - start_ms)) // 1000)::bigint as throttled_seconds
-  from spread group by all
-), of_buckets as (
+with {time_throttled(BUCKET, "judged")}, of_buckets as (
   select {BUCKET}, min(least_limit_per_s) as limit_per_s, sum(throttled_ms)::bigint as throttled_ms,
          sum(throttled_requests)::bigint as throttled_requests, bool_or(is_log) as is_log,
          100.0 * sum(throttled_rows) / nullif(sum(seconds), 0) as of_samples_percent,

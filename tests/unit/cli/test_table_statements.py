@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from kquota_spark.cli.main import main
+from tests.support.programs.command_output import as_json
 from tests.support.tables.table_rows import request, write_table
 
 EXPECTED = {
@@ -31,3 +32,19 @@ def test_statements_name_the_place_of_a_table(
 def test_a_table_that_is_not_there_yet_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["tables", "usage", "--sql", "spark", "--tables", str(tmp_path)]) == 0
     assert capsys.readouterr().out.splitlines()[1:] == ["-- usage: not there yet"]
+
+
+def test_statements_have_the_other_forms_of_output_too(tmp_path: Path) -> None:
+    [schema, usage] = as_json("tables", "usage", "--sql", "spark", "--tables", str(tmp_path))["rows"]
+    assert schema == {"statement": "CREATE SCHEMA IF NOT EXISTS kquota;"}
+    assert usage == {"statement": "-- usage: not there yet"}
+
+
+def test_an_unknown_table_lists_the_names(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["tables", "nosuch"])
+    assert capsys.readouterr().err.splitlines()[0] == (
+        "kquota tables: unknown value of NAME 'nosuch', expected one of requests, usage, decisions, violations, "
+        "jmx_samples, quota_changes, quota_rules, partition_leaders, log_gaps, agreement, broker_configs, "
+        "enforcement_log"
+    )

@@ -47,23 +47,46 @@ def clean(root: Path) -> str:
 
 
 CLEAN = """\
-rule              type           limit  requests    used  throttled seconds  marks
+rule              type           limit  requests    used  total delay  time throttled  marks
 users
-├─ alice          fetch       2.0 MB/s         9  9.0 kB                  0
-│  │              produce     1.0 MB/s         4  1.5 kB                  2
-│  └─ client etl  produce     300 kB/s         5  7.0 MB                  0
-└─ <default>      produce     500 kB/s         2  2.0 kB                  0  default
+├─ alice          fetch       2.0 MB/s         9  9.0 kB            -               -
+│  │              produce     1.0 MB/s         4  1.5 kB        40 ms             2 s
+│  └─ client etl  produce     300 kB/s         5  7.0 MB            -               -
+└─ <default>      produce     500 kB/s         2  2.0 kB            -               -  default
 ips
-└─ <default>      connection      20/s         0       0                  0  default
-(no rule)         produce                      6   600 B                  0  no limit
+└─ <default>      connection      20/s         0       0            -               -  default
+(no rule)         produce                      6   600 B            -               -  no limit
+by table quota_rules under TABLES; from 2026-11-19
+05:40:01 UTC to 2026-11-21 05:40:02 UTC
+total delay: by brokers; time throttled: while a bucket of the rule was throttled
 """
 
 
 def test_every_node_shows_its_values_and_what_it_governed(tmp_path: Path) -> None:
-    out = shown("tree", "--tables", clean(tmp_path))
-    assert out.startswith(CLEAN)
+    """Without a mark that needs it there is no legend."""
+    root = clean(tmp_path)
     # The last two days up to the newest second, T0 + 1.
-    assert "hits from 2026-11-19T05:40:01Z to 2026-11-21T05:40:02Z" in " ".join(out.split())
+    assert " ".join(shown("tree", "--tables", root).split()) == " ".join(
+        CLEAN.replace("TABLES", root).split()
+    )
+    assert shown("tree", "--tables", root).startswith(CLEAN.partition("by table")[0])
+
+
+def test_time_throttled_is_clock_time_and_ends_with_the_throttle(tmp_path: Path) -> None:
+    write_table(tmp_path, "quota_rules", source(9), rule("users/<default>", 6, producer_byte_rate=5e5))
+    throttled = {"observed_throttled_requests": 1, "throttled_requests": 1, "rule": "users/<default>"}
+    write_table(
+        tmp_path,
+        "decisions",
+        # 2.5 s from second 0 on are 3 s of the clock. Another bucket is throttled within them.
+        decision(0, observed_throttle_ms=2_500, observed_total_throttle_ms=2_500, **throttled),
+        decision(1, bucket_user="bob", observed_throttle_ms=80, observed_total_throttle_ms=90, **throttled),
+        # 4 s at second 9, the newest one: only 1 s of it is in the period.
+        decision(9, broker_id=2, observed_throttle_ms=4_000, observed_total_throttle_ms=4_000, **throttled),
+    )
+    [line] = [line for line in shown("tree", "--tables", str(tmp_path)).splitlines() if "<default>" in line]
+    # 2,500 + 90 + 4,000 ms = 6.59 s; 3 + 1 s.
+    assert " ".join(line.split()) == "└─ <default> produce 500 kB/s 3 3.0 kB 6.59 s 4 s default"
 
 
 def test_json_has_a_row_a_key_with_raw_numbers(tmp_path: Path) -> None:
@@ -116,6 +139,12 @@ def test_what_limits_nobody_is_marked(tmp_path: Path) -> None:
         "users/gone": (["removed"], []),
     }
     assert [row["rule"] for row in answer["without_rule"]] == ["my.Callback:tenant a"]
+    # Only the marks that are shown: "default" needs no legend.
+    words = " ".join(shown("tree", "--tables", str(tmp_path)).split())
+    assert words.endswith(
+        "dead: in a day or more of usage, nobody that it names was seen; shadowed: in a day or more of usage, other "
+        "rules came before it; no hit: it governed nothing; removed: it governed, and is no longer set"
+    )
 
 
 def test_a_thousand_siblings_do_not_flood_the_screen(tmp_path: Path) -> None:
@@ -125,9 +154,21 @@ def test_a_thousand_siblings_do_not_flood_the_screen(tmp_path: Path) -> None:
     write_table(tmp_path, "decisions", *hits)
     write_table(tmp_path, "usage", usage(0))
     out = shown("tree", "--tables", str(tmp_path), "--limit", "12").splitlines()
-    assert [line.split()[1] for line in out[2:15]] == [*(f"u{n:04}" for n in range(519, 507, -1)), "..."]
-    assert out[14] == "└─ ... and 988 more: --limit 0"
+    below = out[out.index("users") + 1 :]
+    assert [line.split()[1] for line in below[:13]] == [*(f"u{n:04}" for n in range(519, 507, -1)), "..."]
+    assert below[12] == "└─ ... and 988 more: --limit 0"
     assert len(as_json("tree", "--tables", str(tmp_path))["rows"]) == 1_000
+
+
+def test_the_limit_counts_rules_and_not_their_keys(tmp_path: Path) -> None:
+    rules = [rule(f"users/u{n}", 3, producer_byte_rate=1e6, consumer_byte_rate=2e6) for n in range(3)]
+    write_table(tmp_path, "quota_rules", source(9), *rules)
+    write_table(tmp_path, "decisions")
+    rows = as_json("tree", "--tables", str(tmp_path), "--limit", "1")["rows"]
+    assert [(row["entity"], row["quota_type"]) for row in rows] == [
+        ("users/u0", "fetch"),
+        ("users/u0", "produce"),
+    ]
 
 
 def test_hostile_names_do_no_harm(tmp_path: Path) -> None:
@@ -200,5 +241,5 @@ def test_rules_that_only_jmx_tells_of_have_hits_without_numbers(tmp_path: Path) 
     out = shown("tree", "--tables", str(tmp_path))
     # Samples at 1 and 2 s had a throttle; the other rule was looked at and governed nothing.
     lines = [line.split() for line in out.splitlines()[2:4]]
-    assert lines[0] == ["├─", "<default>", "connection", "20/s", "-", "-", "2", "default"]
-    assert lines[1] == ["└─", "10.0.0.1", "connection", "9/s", "0", "0", "0", "no", "hit"]
+    assert lines[0] == ["├─", "<default>", "connection", "20/s", "-", "-", "-", "2", "s", "default"]
+    assert lines[1] == ["└─", "10.0.0.1", "connection", "9/s", "0", "0", "-", "-", "no", "hit"]
