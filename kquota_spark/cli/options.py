@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kquota_spark.cli.settings_file import settings_from
+from kquota_spark.cli.text.columns import column
 from kquota_spark.cli.text.render import FORMATS, Row, Shown
 from kquota_spark.config.settings import Settings
 from kquota_spark.formats.text.escape import entity_text
-from kquota_spark.formats.text.person_units import broker_text, iso_time, type_text
 from kquota_spark.formats.text.person_units import bucket_text as person_bucket
+from kquota_spark.formats.text.person_units import iso_time
 from kquota_spark.model.quotas.rules import BEGINNING_MS, END_MS
 from kquota_spark.process.clock import now_ms
 from kquota_spark.store.reading import Result, Tables
@@ -256,8 +257,8 @@ def bucket_text(row: Row) -> str:
 def bucket_columns() -> tuple[Shown, ...]:
     """The columns that identify a bucket: broker, type, bucket, rule."""
     return (
-        Shown("broker", lambda row: broker_text(row["broker_id"])),
-        Shown("type", lambda row: type_text(row["quota_type"]), is_text=True, keep=8),
+        column("broker_id", "broker"),
+        column("quota_type", "type"),
         Shown("bucket", bucket_text, is_text=True, keep=24),
         Shown("rule", rule_text, is_text=True, rank=9, note=RULE_LEGEND),
     )

@@ -1,7 +1,8 @@
 """The framework of commands that read tables: a `Question` finds rows, and prints them in every form.
 
 A command declares its query and the columns to show. The framework adds options, times, clusters, sources, footers, the
-agreement and the forms of output. A column's name and the schema define its content.
+agreement and the forms of output. The schema defines
+the unit of a column by its name.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from kquota_spark.cli.options import (
     with_cluster,
     with_source,
 )
+from kquota_spark.cli.text import columns
 from kquota_spark.cli.text.page import Page, say
 from kquota_spark.cli.text.render import Colour, Report, Row, Shown, show
 from kquota_spark.config.settings import Settings
@@ -46,36 +48,13 @@ from kquota_spark.errors import UserError
 from kquota_spark.formats.text.escape import terminal_text
 from kquota_spark.formats.text.person_units import (
     clock_time,
-    or_dash,
-    person_count,
-    person_ms,
-    person_percent,
-    rate_text,
 )
 from kquota_spark.reports.agreement.agreement import percent, total
 from kquota_spark.schema.columns import Table
+from kquota_spark.schema.units import Unit, unit_of
 from kquota_spark.store.reading import Tables
 
-_BY_SUFFIX: tuple[tuple[str, Callable[[Row, str], str]], ...] = (
-    ("_per_s", lambda row, name: rate_text(row["quota_type"], row[name])),
-    ("_percent", lambda row, name: person_percent(row[name])),
-    ("_ms", lambda row, name: or_dash(row[name], person_ms)),
-    ("requests", lambda row, name: or_dash(row[name], person_count)),
-)
-"""How to print a value, by the end of its column's name, which is its unit."""
-
-
-def column(name: str, title: str, *, rank: int = 0, note: str = "") -> Shown:
-    """A column for people; its unit is the end of its name.
-
-    Args:
-        name: of the column, e.g. `limit_per_s`.
-        title: its heading.
-        rank: see `Shown`.
-        note: see `Shown`.
-    """
-    text = next(text for suffix, text in _BY_SUFFIX if name.endswith(suffix))
-    return Shown(title, lambda row: text(row, name), rank=rank, note=note)
+column = columns.column
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +109,7 @@ class Found(NamedTuple):
     text: str = ""
     """The whole answer for people, as it is printed."""
     times: frozenset[str] = frozenset()
-    """Columns of epoch ms that the table does not have as times, and that do not end in `_second`."""
+    """Columns of epoch ms that are not times by their name."""
     is_limited: bool = False
     """Whether the limit is applied already, to something else than rows."""
     code: int = DONE
@@ -270,15 +249,12 @@ class Question:
         return _done(found)
 
     def _report(self, found: Found, tables: Tables, wanted: Filter, limit: int | None) -> Report:
-        times = () if self.table is None else [each.name for each in self.table.columns if each.is_time]
         report = Report(
             command=f"kquota {found.command or self.command}",
             columns=found.columns,
             rows=found.rows if found.is_limited else found.rows[:limit],
             shown=with_cluster(found.rows, found.shown) if found.shown else (),
-            times=found.times.union(
-                name for name in found.columns if name in times or name.endswith("_second")
-            ),
+            times=found.times.union(name for name in found.columns if unit_of(name) is Unit.TIME),
             footer=found.footer,
             when_empty=found.when_empty or self._why_empty(found, tables, wanted),
             colour=self.colour,

@@ -1,4 +1,5 @@
 """Every table and column, declared once, for Spark, Arrow and people.
 
-In reading order: columns, key_columns, broker_tables, quota_tables, gap_tables, tables, harm, decision_columns.
+In reading order: columns, key_columns, broker_tables, quota_tables, gap_tables, tables, units, harm,
+decision_columns.
 """

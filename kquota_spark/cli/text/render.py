@@ -40,7 +40,7 @@ FORMATS: tuple[Format, ...] = ("table", "json", "yaml", "csv")
 Row = Mapping[str, Any]
 
 _GAP = "  "
-_SMALLEST_TEXT = 6
+SMALLEST_TEXT = 6
 """Minimum columns of a text."""
 _VERSION = 1
 _YAML_COLUMNS = 100
@@ -65,7 +65,7 @@ class Shown:
     title: str
     text: Callable[[Row], str]
     is_text: bool = False
-    keep: int = _SMALLEST_TEXT
+    keep: int = SMALLEST_TEXT
     rank: int = 0
     note: str = ""
     """Printed below a table that shows this column."""
@@ -258,7 +258,7 @@ def layout_of(report: Report, room: int, encoding: str = "utf-8") -> Layout:
         _shrink(shown, widths, room)
     else:
         others = _total(widths) - widths[-1]
-        widths[-1] = max(min(widths[-1], room - others), _SMALLEST_TEXT)
+        widths[-1] = max(min(widths[-1], room - others), SMALLEST_TEXT)
     whole = [max(wide, width(column.title)) for column, wide in zip(shown, widths, strict=True)]
     # Titles are on one line if there is room for all of them.
     return Layout(chosen, shown, whole if _total(whole) <= room else widths, texts, report.is_cut)
@@ -301,9 +301,7 @@ def _chosen(columns: Sequence[Shown], cells: Sequence[Sequence[str]], room: int)
 def _shrink(columns: Sequence[Shown], widths: list[int], room: int) -> None:
     """Shrink the widest text that has more than it keeps, until the line fits."""
     for is_last_resort in (False, True):
-        floors = [
-            _SMALLEST_TEXT if is_last_resort else max(_SMALLEST_TEXT, column.keep) for column in columns
-        ]
+        floors = [SMALLEST_TEXT if is_last_resort else max(SMALLEST_TEXT, column.keep) for column in columns]
         while _total(widths) > room:
             spare = [i for i, column in enumerate(columns) if column.is_text and widths[i] > floors[i]]
             if not spare:

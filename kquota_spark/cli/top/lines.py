@@ -8,16 +8,13 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from kquota_spark.cli.options import RULE_LEGEND, bucket_text, rule_text
+from kquota_spark.cli.text.columns import column
 from kquota_spark.cli.text.page import Page, Tone
 from kquota_spark.cli.text.render import Row, Shown
 from kquota_spark.formats.text.escape import cut, cut_inside, terminal_text, width
 from kquota_spark.formats.text.person_units import (
     broker_text,
     or_dash,
-    person_ms,
-    person_percent,
-    rate_text,
-    type_text,
 )
 from kquota_spark.reports.scope.broker_buckets import BucketKey
 from kquota_spark.reports.timeline.top_buckets import LIMIT_PERCENT, NEAR_PERCENT, SortBy
@@ -87,14 +84,14 @@ def _throttled_requests(row: Row) -> str:
 
 COLUMNS = (
     Shown("broker", _broker, keep=6, rank=5),
-    Shown("type", lambda row: type_text(row["quota_type"]), is_text=True, keep=7, rank=4),
+    column("quota_type", "type", keep=7, rank=4),
     Shown("bucket", bucket_text, is_text=True, keep=16),
     Shown("rule", rule_text, is_text=True, keep=8, rank=9, note=RULE_LEGEND),
-    Shown("limit", lambda row: rate_text(row["quota_type"], row["limit_per_s"]), keep=9, rank=3),
-    Shown("rate", lambda row: rate_text(row["quota_type"], row["rate_per_s"]), keep=9, rank=2),
-    Shown("10 s mean", lambda row: rate_text(row["quota_type"], row["mean_rate_per_s"]), keep=9, rank=10),
-    Shown("used", lambda row: person_percent(row["quota_used_percent"]), keep=7, rank=1),
-    Shown("total delay", lambda row: person_ms(row["throttled_ms"]), keep=11, rank=6),
+    column("limit_per_s", "limit", keep=9, rank=3),
+    column("rate_per_s", "rate", keep=9, rank=2),
+    column("mean_rate_per_s", "10 s mean", keep=9, rank=10),
+    column("quota_used_percent", "used", keep=7, rank=1),
+    column("throttled_ms", "total delay", keep=11, rank=6),
     Shown(
         "time throttled", lambda row: or_dash(row["throttled_seconds"], lambda s: f"{s} s"), keep=14, rank=8
     ),
@@ -150,9 +147,9 @@ def fitted(rows: Sequence[Row], columns: int) -> Fitted:
         else:
             shown.remove(last)
     spare = max(columns - _needed(shown, widths, has_spark=has_spark), 0)
-    for column in sorted((column for column in shown if column.is_text), key=lambda column: column.rank):
-        more = min(max(natural[column.title] - widths[column.title], 0), spare)
-        widths[column.title] += more
+    for text in sorted((one for one in shown if one.is_text), key=lambda one: one.rank):
+        more = min(max(natural[text.title] - widths[text.title], 0), spare)
+        widths[text.title] += more
         spare -= more
     room = _SPARK_CELLS[-1] + spare
     cells = next(cells for cells in _SPARK_CELLS if cells <= room) if has_spark else 0

@@ -6,20 +6,17 @@ from collections.abc import Sequence
 
 from kquota_spark.cli.look.timeline import print_chart
 from kquota_spark.cli.options import bucket_text, rule_text, spans_days
+from kquota_spark.cli.text.columns import column
 from kquota_spark.cli.text.page import Tone
 from kquota_spark.cli.text.render import Report, Row, Shown, layout_of
 from kquota_spark.cli.top.feed import Look, Near
 from kquota_spark.cli.top.lines import BARS, Line, ScreenPage, line_of, tone_of
 from kquota_spark.formats.text.escape import terminal_text
 from kquota_spark.formats.text.person_units import (
-    amount_text,
     broker_text,
     clock_time,
-    or_dash,
     person_ms,
     person_name,
-    person_percent,
-    rate_text,
     type_text,
 )
 from kquota_spark.reports.scope.broker_buckets import BucketKey
@@ -81,14 +78,10 @@ def _client_lines(key: BucketKey, near: Near, columns: int) -> Sequence[Line]:
     shown = (
         Shown("user", lambda row: person_name(row["user"]), is_text=True, keep=12),
         Shown("client id", lambda row: person_name(row["client_id"]), is_text=True, keep=12),
-        Shown("10 s mean", lambda row: rate_text(key.quota_type, row["mean_rate_per_s"])),
-        Shown(
-            "in 60 s",
-            lambda row: or_dash(row["amount"], lambda amount: amount_text(key.quota_type, amount)),
-            rank=1,
-        ),
-        Shown("reqs", lambda row: or_dash(row["requests"], str), rank=2),
-        Shown("total delay", lambda row: or_dash(row["throttled_ms"], person_ms)),
+        column("mean_rate_per_s", "10 s mean", quota_type=key.quota_type),
+        column("amount", "in 60 s", rank=1, quota_type=key.quota_type),
+        column("requests", "reqs", rank=2),
+        column("throttled_ms", "total delay"),
     )
     return _table(near.clients, shown, columns, [None] * len(near.clients))
 
@@ -98,14 +91,14 @@ def _second_lines(key: BucketKey, near: Near, columns: int) -> Sequence[Line]:
         return [line_of("no second of this bucket in the last 60 s of the table")]
     shown = (
         Shown("second", lambda row: clock_time(row["second"], with_day=False)),
-        Shown("limit", lambda row: rate_text(key.quota_type, row["limit_per_s"])),
-        Shown("rate", lambda row: rate_text(key.quota_type, row["rate_per_s"])),
-        Shown("used", lambda row: person_percent(row["quota_used_percent"])),
+        column("limit_per_s", "limit", quota_type=key.quota_type),
+        column("rate_per_s", "rate", quota_type=key.quota_type),
+        column("quota_used_percent", "used"),
         Shown("", _bar, is_text=True, keep=_BAR_CELLS, rank=3),
-        Shown("total delay", lambda row: or_dash(row["delay_ms"], person_ms)),
-        Shown("longest, by replay", lambda row: or_dash(row["throttle_ms"], person_ms), rank=5),
-        Shown("by brokers", lambda row: or_dash(row["observed_throttle_ms"], person_ms), rank=4),
-        Shown("reqs", lambda row: or_dash(row["requests"], str), rank=2),
+        column("delay_ms", "total delay"),
+        column("throttle_ms", "longest, by replay", rank=5),
+        column("observed_throttle_ms", "by brokers", rank=4),
+        column("requests", "reqs", rank=2),
         Shown(
             "sure",
             lambda row: "jmx" if row["source"] == "jmx" else "yes" if row["is_certain"] else "no",
@@ -123,11 +116,11 @@ def _episode_lines(key: BucketKey, episodes: Sequence[Row], columns: int) -> Seq
     shown = (
         Shown("start", lambda row: clock_time(row["start_time"], with_day=with_day)),
         Shown("lasted", _lasted),
-        Shown("limit", lambda row: rate_text(key.quota_type, row["limit_per_s"]), rank=1),
-        Shown("peak", lambda row: rate_text(key.quota_type, row["peak_rate_per_s"]), rank=3),
-        Shown("used", lambda row: person_percent(row["peak_quota_used_percent"])),
-        Shown("total delay", lambda row: or_dash(row["delay_ms"], person_ms)),
-        Shown("throttled requests", lambda row: or_dash(row["delayed_requests"], lambda n: f"{n:,}"), rank=2),
+        column("limit_per_s", "limit", rank=1, quota_type=key.quota_type),
+        column("peak_rate_per_s", "peak", rank=3, quota_type=key.quota_type),
+        column("peak_quota_used_percent", "used"),
+        column("delay_ms", "total delay"),
+        column("delayed_requests", "throttled requests", rank=2),
     )
     tones = [Tone.OVER if row["end_time"] is None else None for row in episodes]
     return _table(episodes, shown, columns, tones)

@@ -123,7 +123,7 @@ def in_folder(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "quotas.quota_sides",
         "look.report",
         "quotas.tree",
-        "resolve.question",
+        "explain.explanation",
     ):
         monkeypatch.setattr(f"kquota_spark.cli.{module}.now_ms", lambda: MADE_AT_MS)
 

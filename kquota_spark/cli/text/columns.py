@@ -1,0 +1,65 @@
+"""Columns of a table for people whose form follows from the unit that the schema gives a name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from kquota_spark.cli.text.render import SMALLEST_TEXT, Shown
+from kquota_spark.formats.text.person_units import (
+    amount_text,
+    broker_text,
+    or_dash,
+    person_count,
+    person_ms,
+    person_percent,
+    rate_text,
+    type_text,
+)
+from kquota_spark.schema.units import Unit, unit_of
+
+_TEXTS: Mapping[Unit, Callable[[str, Any], str]] = MappingProxyType({
+    Unit.RATE: rate_text,
+    Unit.AMOUNT: lambda quota_type, value: or_dash(value, lambda amount: amount_text(quota_type, amount)),
+    Unit.PERCENT: lambda _, value: person_percent(value),
+    Unit.MS: lambda _, value: or_dash(value, person_ms),
+    Unit.REQUESTS: lambda _, value: or_dash(value, person_count),
+    Unit.BROKER: lambda _, value: broker_text(value),
+    Unit.QUOTA_TYPE: lambda _, value: type_text(value),
+})  # fmt: skip
+"""How to print a value, from the quota type of its row and the value."""
+_TEXT_COLUMNS = 8
+"""What a name of a quota type keeps."""
+
+
+def column(
+    name: str, title: str, *, rank: int = 0, note: str = "", keep: int | None = None, quota_type: str = ""
+) -> Shown:
+    """A column in the unit of its name.
+
+    Args:
+        name: of the column, e.g. `limit_per_s`.
+        title: its heading.
+        rank: see `Shown`.
+        note: see `Shown`.
+        keep: see `Shown`; None for the usual width.
+        quota_type: of all rows, if they have no column `quota_type`.
+
+    Raises:
+        KeyError: the name has no unit, or is that of a time, which needs the day of the other rows.
+    """
+    unit = unit_of(name)
+    if unit not in _TEXTS:
+        raise KeyError(f"{name}: no unit")
+    text, is_text = _TEXTS[unit], unit is Unit.QUOTA_TYPE
+    if keep is None:
+        keep = _TEXT_COLUMNS if is_text else SMALLEST_TEXT
+    return Shown(
+        title,
+        lambda row: text(quota_type or row.get("quota_type", ""), row[name]),
+        is_text=is_text,
+        keep=keep,
+        rank=rank,
+        note=note,
+    )
