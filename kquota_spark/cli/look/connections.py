@@ -7,24 +7,15 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import replace
 
-from kquota_spark.cli.options import (
-    TIME_FORMS,
-    Since,
-    add_since,
-    add_time_option,
-    client_conditions,
-    counted,
-    limited,
-    spans_days,
-)
+from kquota_spark.cli.filters import add_period, client_conditions
+from kquota_spark.cli.options import TIME_FORMS, PeriodOptions, Since, counted, limited, spans_days
 from kquota_spark.cli.question import Asked, Found, Question, column
 from kquota_spark.cli.text.render import Row, Shown
-from kquota_spark.errors import UserError
 from kquota_spark.formats.text.person_units import (
     broker_text,
     clock_time,
-    iso_time,
     or_dash,
     person_bytes,
     person_ms,
@@ -35,7 +26,11 @@ from kquota_spark.schema.tables import LEFT_OUT, REQUESTS
 from kquota_spark.store.reading import utc_text
 
 COMMANDS = {
-    "connections": ("look", "the connections of each client, most total delay first"),
+    "connections": (
+        "look",
+        "the connections of each client, most total delay first",
+        "kquota connections --client-id legacy --since 1h",
+    ),
 }
 
 _TIME = "make_timestamptz(record_time_ms * 1000)"
@@ -60,37 +55,27 @@ select *, count(*) over () as of_all, sum(delay_ms) over ()::bigint as delay_of_
        min(first_ms) over () as from_ms, max(last_ms) over () as to_ms
 from found order by delay_ms desc, requests desc, cluster_id, "user", client_id, broker_id, connection
 """  # noqa: S608 - names of ours; {where} has ? for each value
+_DAY_MS = 86_400_000
 _OF_ALL = 4
 """Columns at the end of each row that are about all rows, whatever the limit."""
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--user", metavar="NAME", help="only this user")
-    parser.add_argument("--client-id", "--client", dest="client", metavar="ID", help="only this client id")
-    add_time_option(parser, "--since", about=f"only from then on: {TIME_FORMS}")
-    add_time_option(parser, "--until", about="only until then")
-
-
-def _until(options: argparse.Namespace) -> Since | None:
-    until: Since | None = options.until
-    return until
+    parser.add_argument("--client-id", "--client", metavar="ID", help="only this client id")
 
 
 def _find(asked: Asked) -> Found:
-    """One row per user, client id and connection. Requests of followers and forwarded copies are not of clients.
-
-    Raises:
-        UserError: the period is empty.
-    """
-    since, until = asked.wanted.since, asked.own
-    if since is not None and until is not None and since.time_ms >= until.time_ms:
-        raise UserError(f"--since {utc_text(since.time_ms)} is not before --until {utc_text(until.time_ms)}")
-    where = client_conditions(asked.wanted)
+    """One row per user, client id and connection. Requests of followers and forwarded copies are not of clients."""
+    wanted = asked.wanted
+    if wanted.since is None and (newest_ms := asked.tables.newest_ms(REQUESTS.name)) is not None:
+        end_ms = newest_ms + 1 if wanted.until is None else wanted.until.time_ms
+        wanted = replace(wanted, since=Since("", end_ms - _DAY_MS))
+        asked.tables.open(REQUESTS.name, end_ms - _DAY_MS)
+    where = client_conditions(wanted)
     where.add("kind = 'request' and not is_out_of_time")
     where.add("not coalesce(is_from_follower, false) and not coalesce(is_forwarded, false)")
-    add_since(where, asked.wanted, _TIME)
-    if until is not None:
-        where.add(f"{_TIME} < ?::timestamptz", iso_time(until.time_ms))
+    add_period(where, wanted, _TIME)
     found, has_more = limited(asked.tables, _SQL.format(where=where.sql), where.values, asked.limit)
     rows = found.dicts()
     with_day = bool(rows) and spans_days([{"ms": rows[0]["from_ms"]}, {"ms": rows[0]["to_ms"]}], "ms")
@@ -104,7 +89,9 @@ def _find(asked: Asked) -> Found:
         rows,
         (*_SHOWN, *times),
         footer,
-        when_empty="" if until is None else f"no connections with requests before {utc_text(until.time_ms)}",
+        when_empty=""
+        if wanted.until is None
+        else f"no connections with requests before {utc_text(wanted.until.time_ms)}",
         times=frozenset(("first_ms", "last_ms")),
     )
 
@@ -144,6 +131,11 @@ _SHOWN = (
     column("delay_ms", "total delay", note="total delay: by brokers"),
 )
 QUESTION = Question(
-    command="connections", table=REQUESTS, find=_find, options=_options, own=_until, has_agreement=False
+    command="connections",
+    table=REQUESTS,
+    find=_find,
+    options=_options,
+    period=PeriodOptions(since=f"from then on: {TIME_FORMS} (default the last day of the table)"),
+    has_agreement=False,
 )
 add_commands = QUESTION.add_to

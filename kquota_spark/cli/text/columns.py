@@ -50,7 +50,7 @@ def column(
         KeyError: the name has no unit, or is that of a time, which needs the day of the other rows.
     """
     unit = unit_of(name)
-    if unit not in _TEXTS:
+    if unit is None or unit not in _TEXTS:
         raise KeyError(f"{name}: no unit")
     text, is_text = _TEXTS[unit], unit is Unit.QUOTA_TYPE
     if keep is None:
