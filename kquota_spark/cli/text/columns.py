@@ -1,4 +1,4 @@
-"""Columns of a table for people whose form follows from the unit that the schema gives a name."""
+"""Columns of a table for people. The schema gives each name a unit, and the unit decides how a value is printed."""
 
 from __future__ import annotations
 
