@@ -37,7 +37,12 @@ if TYPE_CHECKING:
     from kquota_spark.kafka.cluster_facts import ClusterFacts
 
 COMMANDS = {
-    "init": ("run", "write the first settings from a broker's address, and show what is left to do"),
+    "init": (
+        "run",
+        "write the first settings from a broker's address, and show what is left to do",
+        "kquota init --bootstrap-server broker1:9092",
+        "kquota init --bootstrap-server broker1:9092 --command-config client.properties --yes",
+    ),
 }
 CODES = {
     "init": {
