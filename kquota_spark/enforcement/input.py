@@ -143,11 +143,24 @@ def observations(settings: Settings, policies: Policies, now_ms: int) -> Observa
             decisions_from_ms=decided["from_ms"],
             periods={length: found.period(to_ms - length, to_ms, is_ours) for length in lengths},
             rates=found.rates(to_ms - DAY_MS, to_ms),
-            brokers=tuple(BrokerUse(**_typed(row)) for row in found.rows(_BROKERS, to_ms - DAY_MS, to_ms)),
+            brokers=broker_uses(tables, settings.cluster_id, to_ms - DAY_MS, to_ms),
             clients=clients,
             quotas=_in_force(RuleBook(map(stretch_of, rules)), now_ms),
             temporary=_temporary(settings),
         )
+
+
+def broker_uses(tables: Tables, cluster_id: str, from_ms: int, to_ms: int) -> tuple[BrokerUse, ...]:
+    """The rate of all clients of each broker in a period, by type.
+
+    Args:
+        tables: with `usage` opened.
+        cluster_id: the cluster.
+        from_ms: first second, epoch ms.
+        to_ms: end, epoch ms, exclusive.
+    """
+    rows = _Gathered(tables, cluster_id).rows(_BROKERS, from_ms, to_ms)
+    return tuple(BrokerUse(**_typed(row)) for row in rows)
 
 
 class _Gathered:

@@ -6,10 +6,10 @@ its limit, averaged over the whole period, gets no raise: see `penalty_policy`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from kquota_spark.enforce.changes import Proposal
-from kquota_spark.enforce.policies.observations import BucketUse
+from kquota_spark.enforce.policies.observations import BrokerUse, BucketUse
 from kquota_spark.enforce.policies.policy import Raise
 from kquota_spark.enforce.policies.scene import (
     Case,
@@ -43,6 +43,22 @@ def raises(policy: Raise, scene: Scene) -> Iterator[Proposal]:
             yield _proposal(policy, scene, case, worst, after)
 
 
+def headroom_of(policy: Raise, brokers: Iterable[BrokerUse]) -> dict[tuple[int, QuotaKey], float]:
+    """The rate per second that raises may add on each broker, by key; negative on a broker that uses more.
+
+    Args:
+        policy: with the capacity of a broker, and the percent of it that may be used.
+        brokers: the rates of all clients together.
+    """
+    share = policy.headroom_percent / 100
+    return {
+        (broker.broker_id, key): policy.broker_capacity_per_s[key.value] * share - broker.p95_rate_per_s
+        for key in _keys(policy)
+        for broker in brokers
+        if broker.quota_type.key is key
+    }
+
+
 def _keys(policy: Raise) -> list[QuotaKey]:
     return [QuotaKey(name) for name in policy.broker_capacity_per_s]
 
@@ -51,13 +67,7 @@ class _Headroom:
     """The headroom left on each broker, by key; a broker without a known rate has none."""
 
     def __init__(self, policy: Raise, scene: Scene) -> None:
-        share = policy.headroom_percent / 100
-        self._left: dict[tuple[int, QuotaKey], float] = {
-            (broker.broker_id, key): policy.broker_capacity_per_s[key.value] * share - broker.p95_rate_per_s
-            for key in _keys(policy)
-            for broker in scene.observations.brokers
-            if broker.quota_type.key is key
-        }
+        self._left = headroom_of(policy, scene.observations.brokers)
 
     def take(self, case: Case, after: float) -> bool:
         """Take a raise from every broker of the bucket; False, and nothing taken, if one has too little headroom."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 
-from kquota_spark.model.quotas.entities import AnyEntity, Default, Entity, IpEntity, Name
+from kquota_spark.formats.text.person_units import iso_time
+from kquota_spark.model.quotas.entities import DEFAULT, AnyEntity, Default, Entity, IpEntity, Name
 from kquota_spark.model.quotas.quota_types import AnyKey, QuotaKey
 
 
@@ -19,6 +20,27 @@ def alter_command(
     for key in delete:
         words += ["--delete", key.value]
     return shlex.join([*words, "--dry-run"])
+
+
+def whatif_command(entity: Entity, values: Mapping[AnyKey, float], from_ms: int, to_ms: int) -> str:
+    """A replay of a period under other values; empty for a name that `--add` cannot express.
+
+    Args:
+        entity: the entity that gets the values.
+        values: the values by key, per second.
+        from_ms: first second, epoch ms.
+        to_ms: end, epoch ms, exclusive.
+
+    Example: `kquota whatif --add user=alice,producer_byte_rate=2000000 --since 2026-11-21T05:40:00Z --until ...`.
+    """
+    parts = [("user", entity.user), ("client-id", entity.client_id)]
+    names = [(part, name) for part, name in parts if name is not None]
+    if any(isinstance(name, str) and ("," in name or name in ("", DEFAULT.value)) for _, name in names):
+        return ""
+    words = [f"{part}={name.value if isinstance(name, Default) else name}" for part, name in names]
+    words += [f"{key.value}={_number(value)}" for key, value in values.items()]
+    period = ["--since", iso_time(from_ms), "--until", iso_time(to_ms)]
+    return shlex.join(["kquota", "whatif", "--add", ",".join(words), *period])
 
 
 def override_command(entity: Entity, key: QuotaKey, value: float) -> str:

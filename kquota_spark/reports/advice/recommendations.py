@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Any
 
+from kquota_spark.config.settings import Settings
 from kquota_spark.enforce.policies.lower_policy import lowered
 from kquota_spark.enforce.policies.policy import DefaultQuota, Lower
 from kquota_spark.enforce.policies.scene import type_of, value_text
@@ -27,6 +28,7 @@ from kquota_spark.model.quotas.quota_types import (
     QuotaKey,
     QuotaType,
 )
+from kquota_spark.reports.advice.headroom import Headroom
 from kquota_spark.reports.advice.quota_command import alter_command
 from kquota_spark.reports.advice.recommended_raises import raises
 from kquota_spark.reports.advice.tenant_advice import tenant_advice
@@ -75,11 +77,13 @@ order by max(peak_rate_per_s) / max(most_limit_per_s), rule
 
 def recommendations(
     scope: Scope,
+    settings: Settings,
     observed: Observed,
     throttled: Collection[ThrottledBucket],
     changes: Collection[Change],
     *,
     is_first_look: bool,
+    room: Headroom | None = None,
 ) -> tuple[list[Recommendation], int]:
     """The first recommendations, and how many more there are.
 
@@ -88,12 +92,14 @@ def recommendations(
 
     Args:
         scope: the report's tables, period and tenant.
+        settings: where the tables are, for the replay of requests.
         observed: the clients of the period and the rules at its end.
         throttled: the throttled buckets with their clients.
         changes: edits of quotas in the period.
         is_first_look: no quota is set at all, so first values are recommended.
+        room: the headroom of brokers, where it is known.
     """
-    found = list(raises(scope, throttled, observed.rules, changes))
+    found = raises(scope, settings, throttled, observed.rules, changes, room or {})
     if scope.tenant is not None:
         found = [*tenant_advice(scope, throttled), *found]
     elif is_first_look:

@@ -1,30 +1,34 @@
-"""Recommendations to raise limits under which clients are often throttled.
+"""Recommendations about limits under which clients are often throttled: a higher value, or to leave the limit.
 
 The data does not contain the rate that a throttled client wanted: the client got what the limit allowed, and wanted
-more. So the value is the estimate of `enforce.policies.scene`, from the seconds under the present limit only. A client
-that takes clearly more than its limit needs a check of the client, not a higher limit.
+more. So a value is a range. It begins with the least value under which the replay throttles no recorded request, as
+`kquota whatif` does. It ends with the estimate of `enforce.policies.scene`, from the seconds under the present limit
+only. A client that takes clearly more than its limit needs a check of the client, not a higher limit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import replace
 from decimal import ROUND_CEILING, Decimal
 
-from kquota_spark.enforce.policies.scene import (
-    demand_per_s,
-    own_entity,
-    throttled_percent,
-    type_of,
-    used_per_s,
-    value_text,
-)
+from kquota_spark.config.settings import Settings
+from kquota_spark.enforce.policies.scene import own_entity, throttled_percent, type_of, used_per_s, value_text
 from kquota_spark.model.compare.observed_clients import Rule
 from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.quota_types import QuotaKey, QuotaType
 from kquota_spark.model.quotas.resolve import Bucket
-from kquota_spark.reports.advice.quota_command import alter_command, override_command
-from kquota_spark.reports.advice.throttle_causes import HALF_PERCENT, LEAST_SECONDS, Uses, cause_of, uses_of
+from kquota_spark.reports.advice.headroom import Headroom
+from kquota_spark.reports.advice.least_values import Raisable, Replayed, replayed
+from kquota_spark.reports.advice.quota_command import alter_command, whatif_command
+from kquota_spark.reports.advice.raise_reasons import (
+    Case,
+    alternatives_of,
+    confidence_of,
+    is_meant,
+    reason_to_leave,
+)
+from kquota_spark.reports.advice.throttle_causes import LEAST_SECONDS, cause_of, uses_of
 from kquota_spark.reports.scope.audit_report import (
     Alternative,
     BucketName,
@@ -36,42 +40,48 @@ from kquota_spark.reports.scope.report_scope import Scope
 
 THROTTLED_PERCENT = 20.0
 """Percent of the seconds with traffic on one broker up to which throttling is normal: the limit does its work."""
+LEAVE = "Leave it: the quota does its work"
 _KEYS = (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE)
-
-_HIDDEN_PERCENT = 80.0
-"""Percent of throttled seconds from which on the limit hides nearly all demand."""
-_WINDOW_S = 10
-_STILL_OVER = """
-select count(*) filter (is_throttled) as throttled, count(*) filter (is_throttled and rate_per_s > ?) as still
-from judged
-where quota_type = ? and bucket_user = ? and bucket_client_id = ? and bucket_tags = '' and has_verdict
-  and limit_per_s = ?
-"""
-_OF_CLIENTS = {
-    QuotaKey.PRODUCER_BYTE_RATE: "compress and batch at the client (compression.type, linger.ms, batch.size)",
-    QuotaKey.REQUEST_PERCENTAGE: "fewer and larger requests at the client (linger.ms, fetch.min.bytes)",
-}
 
 
 def raises(
-    scope: Scope, throttled: Collection[ThrottledBucket], rules: Collection[Rule], changes: Collection[Change]
-) -> Iterator[Recommendation]:
+    scope: Scope,
+    settings: Settings,
+    throttled: Collection[ThrottledBucket],
+    rules: Collection[Rule],
+    changes: Collection[Change],
+    room: Headroom,
+) -> list[Recommendation]:
     """One recommendation for each bucket that is often throttled under its present limit, the most total delay first.
 
     On a tenant's page there is no command: the tenant has to ask for the value.
 
     Args:
         scope: the report's tables, period and tenant.
+        settings: where the tables are, for the replay of requests.
         throttled: the throttled buckets with their clients.
         rules: the quotas in force.
         changes: edits of quotas in the period.
+        room: the headroom of brokers, where it is known.
     """
+    cases = _cases(scope, throttled, rules)
+    replays = replayed(settings, scope, [Raisable(case.one.bucket, case.entity, case.key) for case in cases])
+    cards = (_card(scope, case, changes, room, replays.get(case.one.bucket)) for case in cases)
+    return [card for card in cards if card is not None]
+
+
+def _cases(scope: Scope, throttled: Collection[ThrottledBucket], rules: Collection[Rule]) -> list[Case]:
     uses = uses_of(scope, [one for one in throttled if not one.bucket.tags])
+    found = []
     for one in sorted(throttled, key=lambda one: (-one.throttled_ms, one.bucket)):
         of_bucket = uses.get(one.bucket)
         quota = None if of_bucket is None else _quota(one.bucket, of_bucket.rule, rules)
-        if of_bucket is not None and quota is not None:
-            yield from _raise(scope, one, *quota, of_bucket, changes)
+        if of_bucket is None or quota is None or not of_bucket.limit_per_s:
+            continue
+        case = Case(one, *quota, of_bucket)
+        if throttled_percent(case.worst) > THROTTLED_PERCENT and case.worst.seconds >= LEAST_SECONDS:
+            found.append(case)
+    return found
 
 
 def _quota(bucket: BucketName, rule: str | None, rules: Collection[Rule]) -> tuple[Entity, QuotaKey] | None:
@@ -88,48 +98,74 @@ def _quota(bucket: BucketName, rule: str | None, rules: Collection[Rule]) -> tup
     return None if entity is None else (entity, key)
 
 
-def _raise(
-    scope: Scope,
-    one: ThrottledBucket,
-    entity: Entity,
-    key: QuotaKey,
-    uses: Uses,
-    changes: Collection[Change],
-) -> Iterator[Recommendation]:
-    limit, worst = uses.limit_per_s, uses.worst
-    share = throttled_percent(worst)
-    cause = cause_of(one, uses, changes)
-    if share <= THROTTLED_PERCENT or worst.seconds < LEAST_SECONDS or not limit or cause is None:
-        return
-    under = (
-        f"throttled in {share:.0f} % of {worst.seconds:,} seconds with traffic on broker {worst.broker_id} under "
-        f"{value_text(key, limit)}"
-    )
-    if uses.rule != str(entity):
-        under += f" of {uses.rule}"
+def _card(
+    scope: Scope, case: Case, changes: Collection[Change], room: Headroom, replay: Replayed | None
+) -> Recommendation | None:
+    """The recommendation about one bucket; None if its estimate is not above the limit."""
+    key, limit, worst = case.key, case.limit_per_s, case.worst
     is_tenant = scope.tenant is not None
+    under = (
+        f"throttled in {throttled_percent(worst):.0f} % of {worst.seconds:,} seconds with traffic on broker "
+        f"{worst.broker_id} under {value_text(key, limit)}"
+    )
+    if case.uses.rule != str(case.entity):
+        under += f" of {case.uses.rule}"
+    cut = case.cut(changes)
+    cut = None if cut is not None and is_meant(cut) else cut
+    cause = cause_of(case.one, case.uses, changes)
+    if cause is None:
+        return None
     card = Recommendation(
-        str(entity), key.value, limit, None, under, "", delay_ms=one.throttled_ms, cause=cause.sentence,
+        str(case.entity), key.value, limit, None, under, "", delay_ms=case.one.throttled_ms,
+        cause=cause.sentence, confidence=confidence_of(case),
+        alternatives=tuple(alternatives_of(case, None, cut, is_tenant=is_tenant)),
     )  # fmt: skip
     if cause.is_over:
-        reason = f"{under}, and took {uses.most_percent:.0f} % of it. Check the clients before the limit"
-        others = tuple(alternatives_of(entity, key, one, None, limit, is_tenant=is_tenant))
-        yield replace(card, reason=reason, alternatives=others)
-        return
-    demand = demand_per_s(worst, limit)
-    if demand <= limit:
-        return
-    wanted, used = _rounded(key, demand), used_per_s(worst)
-    yield replace(
+        reason = f"{under}, and took {case.uses.most_percent:.0f} % of it. Check the clients before the limit"
+        return replace(card, reason=reason, confidence="")
+    # A tenant's page shows nothing of others: not the brokers' load, and no sender of a change.
+    to_leave = reason_to_leave(case, () if is_tenant else changes, {} if is_tenant else room)
+    if to_leave:
+        return replace(card, is_left=True, reason=f"{LEAVE}. It was {under}: {to_leave}", confidence="")
+    return _valued(case, card, cut, replay, is_tenant=is_tenant)
+
+
+def _valued(
+    case: Case, card: Recommendation, cut: Change | None, replay: Replayed | None, *, is_tenant: bool
+) -> Recommendation | None:
+    """The card with its values: of bursts the least one, else the range from the least one to the estimate."""
+    key, limit, used = case.key, case.limit_per_s, used_per_s(case.worst)
+    least = None if replay is None else replay.least_per_s
+    least = least if least is not None and least > limit else None
+    if case.uses.is_bursts and least is not None:
+        wanted = _rounded(key, least)
+        reason = (
+            f"{card.reason}. Spread what need not be sent at once, or take a larger window (quota.window.num)"
+        )
+        card = replace(card, confidence="")
+    elif case.demand_per_s > limit:
+        wanted = _rounded(key, case.demand_per_s)
+        reason = (
+            f"{card.reason}. It got {value_text(key, used)}, and wanted about {value_text(key, wanted)} by the share "
+            "of its time throttled"
+        )
+    else:
+        return None
+    if least is not None:
+        reason += f". {value_text(key, least)} is the least value without a throttle in the recorded requests"
+    others = list(alternatives_of(case, wanted, cut, is_tenant=is_tenant))
+    if least is not None and replay is not None and not is_tenant:
+        others.insert(0, _least(case, least, replay))
+    return replace(
         card,
         recommended=wanted,
-        reason=f"{under}. It got {value_text(key, used)}, and wanted about {value_text(key, wanted)} by the share of "
-        "its time throttled",
-        command="" if is_tenant else alter_command(entity, {key: wanted}),
-        confidence=_confidence(share),
-        expected=_expected(scope, one, limit, wanted),
+        least=None if least is None else float(least),
+        brokers=tuple(use.broker_id for use in case.uses.of_brokers),
+        reason=reason,
+        command="" if is_tenant else alter_command(case.entity, {key: wanted}),
+        expected=_expected(replay, limit, wanted),
         headroom=f"{100 * (wanted - used) / wanted:.0f} % of the value is above what it got",
-        alternatives=tuple(alternatives_of(entity, key, one, wanted, limit, is_tenant=is_tenant)),
+        alternatives=tuple(others),
     )
 
 
@@ -143,52 +179,20 @@ def _rounded(key: QuotaKey, value: float) -> float:
     return float((exact / step).to_integral_value(ROUND_CEILING) * step)
 
 
-def _confidence(throttled_percent: float) -> str:
-    """The confidence in the estimate: the more seconds are throttled, the more demand the limit hides."""
-    if throttled_percent >= _HIDDEN_PERCENT:
-        return "low: it was throttled nearly all the time, and what it wanted beyond is not in the data"
-    if throttled_percent >= HALF_PERCENT:
-        return "fair: it was throttled half of the time or more"
-    return "good: most of its seconds went at its own pace"
+def _least(case: Case, least: int, replay: Replayed) -> Alternative:
+    """The least value, with the command that replays the same requests."""
+    command = whatif_command(case.entity, {case.key: float(least)}, replay.from_ms, replay.to_ms)
+    return Alternative(f"the least value, {value_text(case.key, least)}: its effect by replay", command)
 
 
-def _expected(scope: Scope, one: ThrottledBucket, limit: float, wanted: float) -> str:
+def _expected(replay: Replayed | None, limit: float, wanted: float) -> str:
     """The effect that the value would have had on the recorded requests."""
-    bucket = one.bucket
-    (row,) = scope.rows(_STILL_OVER, wanted, bucket.quota_type, bucket.user, bucket.client_id, limit)
+    if replay is None:
+        return "not known: no request of it is replayed"
+    if replay.unknown:
+        return f"not known: the sizes of {replay.unknown:,} of its requests are not in the log, as of throttled fetches"
+    before, after = (replay.throttled_seconds(value) for value in (limit, wanted))
     return (
-        f"{row['throttled']:,} → {row['still']:,} seconds with a throttle, of the recorded requests; with more room "
-        "clients may send more"
+        f"{before:,} → {after:,} seconds with a throttle, by replay of {len(replay.measures):,} recorded requests; "
+        "with more room clients may send more"
     )
-
-
-def alternatives_of(
-    entity: Entity,
-    key: QuotaKey,
-    one: ThrottledBucket,
-    wanted: float | None,
-    limit: float,
-    *,
-    is_tenant: bool,
-) -> Iterator[Alternative]:
-    """Other remedies: client settings, a quota of its own for one client, or the value for two hours only.
-
-    Args:
-        entity: the entity that has the quota.
-        key: the key of the quota.
-        one: the throttled bucket, with its clients.
-        wanted: the proposed limit, per second; None if there is none.
-        limit: the present limit, per second.
-        is_tenant: the reader is a tenant, so only client settings are returned.
-    """
-    if key is QuotaKey.CONSUMER_BYTE_RATE:
-        most = f"fetch.max.bytes below {_WINDOW_S * limit:,.0f}"
-        yield Alternative(f"smaller fetches at the client ({most}), each topic read once")
-    else:
-        yield Alternative(_OF_CLIENTS[key])
-    if is_tenant:
-        return
-    if len(one.clients) > 1:
-        yield Alternative("a quota of its own for one of the clients inside, so that it holds back no other")
-    if wanted is not None:
-        yield Alternative("the value for two hours only", override_command(entity, key, wanted))

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from kquota_spark.enforce.policies.scene import throttled_percent, value_text
 from kquota_spark.formats.text.person_units import clock_time, rate_text
-from kquota_spark.model.quotas.quota_types import CONNECTION, QuotaType
+from kquota_spark.model.quotas.quota_types import CONNECTION, QuotaKey, QuotaType
 from kquota_spark.reports.scope.audit_report import MOST_CLIENTS, BucketName, Change, ThrottledBucket
 from kquota_spark.reports.scope.broker_buckets import amount_per_rate
 from kquota_spark.reports.scope.report_scope import BUCKET, Scope, bucket_of
@@ -21,11 +21,11 @@ LEAST_SECONDS = 60
 MOST_USED_PERCENT = 120.0
 """Maximum mean rate, in percent of the limit, from the first to the last second under it."""
 HALF_PERCENT = 50.0
-"""Percent of throttled seconds from which on a load is steady, and not in bursts."""
+"""Percent of throttled seconds from which on a load is steady where its amounts are unknown, as from JMX."""
 _WINDOW_SECONDS = 10
 """Seconds of a quota window. With fewer seconds of traffic, bursts and a steady load cannot be distinguished."""
-_STEADY_PERCENT = 80.0
-"""Minimum mean rate of a steady load, in percent of the limit. Pauses between bursts make the mean lower."""
+_STEADY_PERCENT = 90.0
+"""Mean rate over the time, in percent of the limit, below which the same bytes would fit if they were spread."""
 _NUMBERS = {2: "two", 3: "three", 4: "four"}
 _USES = f"""
 with wanted as (
@@ -77,6 +77,13 @@ class Uses(NamedTuple):
         """The highest mean rate of a broker, in percent of the limit; 0 if it is not known, as from JMX."""
         most = max(use.mean_rate_per_s for use in self.of_brokers)
         return 100 * most / self.limit_per_s if self.limit_per_s else 0.0
+
+    @property
+    def is_bursts(self) -> bool:
+        """Whether the same bytes would not be throttled if they were spread over the time."""
+        if not self.most_percent:
+            return throttled_percent(self.worst) < HALF_PERCENT
+        return self.most_percent < _STEADY_PERCENT
 
 
 class Cause(NamedTuple):
@@ -150,31 +157,43 @@ def cause_of(
             "many connections that wait at once, or clients that do not wait",
             is_over=True,
         )
-    return _cut(one, uses, changes, with_day=with_day) or _shared(one) or _load(uses)
+    return _cut(one, uses, changes, with_day=with_day) or _shared(one) or _bursts(uses) or _steady(uses)
 
 
-def _cut(one: ThrottledBucket, uses: Uses, changes: Collection[Change], *, with_day: bool) -> Cause | None:
-    """The newest change of the limit, if it lowered the limit."""
+def newest_cut(one: ThrottledBucket, uses: Uses, changes: Collection[Change]) -> Change | None:
+    """The newest change of a bucket's limit, if it lowered the limit.
+
+    Args:
+        one: the bucket.
+        uses: its use.
+        changes: edits of quotas in the period.
+    """
     if one.bucket.quota_type == CONNECTION:
         return None
-    key = QuotaType(one.bucket.quota_type).key
-    values = [
-        (change.at_ms, change.before, change.after)
+    key = QuotaType(one.bucket.quota_type).key.value
+    found = [
+        change
         for change in changes
-        if (change.entity, change.key) == (uses.rule, key.value)
+        if (change.entity, change.key) == (uses.rule, key)
         and change.before is not None
         and change.after is not None
     ]
-    if not values:
+    newest = max(found, key=lambda change: change.at_ms, default=None)
+    return newest if newest is not None and (newest.after or 0.0) < (newest.before or 0.0) else None
+
+
+def step_text(cut: Change) -> str:
+    """The step of a limit, as a sentence."""
+    before, after = (value_text(QuotaKey(cut.key), value or 0.0) for value in (cut.before, cut.after))
+    return f"the limit went from {before} to {after} at {clock_time(cut.at_ms, with_day=True)}"
+
+
+def _cut(one: ThrottledBucket, uses: Uses, changes: Collection[Change], *, with_day: bool) -> Cause | None:
+    cut = newest_cut(one, uses, changes)
+    if cut is None:
         return None
-    at_ms, before, after = max(values)
-    if after >= before:
-        return None
-    at = clock_time(at_ms, with_day=True)
-    return Cause(
-        f"cut from {rate_text(one.bucket.quota_type, before)} at {clock_time(at_ms, with_day=with_day)}",
-        f"the limit went from {value_text(key, before)} to {value_text(key, after)} at {at}",
-    )
+    before = rate_text(one.bucket.quota_type, cut.before or 0.0)
+    return Cause(f"cut from {before} at {clock_time(cut.at_ms, with_day=with_day)}", step_text(cut))
 
 
 def _shared(one: ThrottledBucket) -> Cause | None:
@@ -191,11 +210,15 @@ def _shared(one: ThrottledBucket) -> Cause | None:
     )
 
 
-def _load(uses: Uses) -> Cause | None:
+def _bursts(uses: Uses) -> Cause | None:
+    if uses.worst.seconds < _WINDOW_SECONDS or not uses.is_bursts:
+        return None
+    if not uses.most_percent:
+        return Cause("bursts", "bursts: in most seconds it stays below its limit")
+    return Cause("bursts", f"bursts: its mean rate over the time is {uses.most_percent:.0f} % of the limit")
+
+
+def _steady(uses: Uses) -> Cause | None:
     if uses.worst.seconds < _WINDOW_SECONDS:
         return None
-    if throttled_percent(uses.worst) < HALF_PERCENT:
-        return Cause("bursts", "bursts: in most seconds it stays below its limit")
-    if 0 < uses.most_percent < _STEADY_PERCENT:
-        return Cause("bursts", f"bursts: on average it takes {uses.most_percent:.0f} % of its limit")
     return Cause("steady load above the limit", "a steady load above the limit")

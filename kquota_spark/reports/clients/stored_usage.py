@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from functools import reduce
+from operator import or_
+from typing import Any, NamedTuple
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.model.govern.traffic import Gaps, Traffic
@@ -27,6 +29,15 @@ group by broker_id
 """  # noqa: S608 - a condition of ours
 
 
+class UsagePart(NamedTuple):
+    """A part of usage: one type, from a time on, of one user, one client id, or both; an empty name is any."""
+
+    quota_type: str
+    user: str
+    client_id: str
+    from_ms: int
+
+
 def stored_usage(
     settings: Settings,
     from_ms: int,
@@ -34,6 +45,7 @@ def stored_usage(
     quota_types: Iterable[QuotaType] = BANDWIDTH,
     *,
     broker_id: int | None = None,
+    parts: Sequence[UsagePart] = (),
 ) -> Iterator[Traffic]:
     """Usage of this cluster from the request log in a period; in no order.
 
@@ -43,6 +55,7 @@ def stored_usage(
         to_ms: end, epoch ms, exclusive.
         quota_types: the requested types.
         broker_id: None for all brokers.
+        parts: only rows of at least one of these; empty for all.
 
     Raises:
         UserError: the table is missing or cannot be read.
@@ -60,6 +73,8 @@ def stored_usage(
     )
     if broker_id is not None:
         chosen &= ds.field("broker_id") == broker_id
+    if parts:
+        chosen &= reduce(or_, map(_of_part, parts))
     with delta_errors(f"table usage under {settings.tables} cannot be read"):
         delta = delta_table(settings, "usage")
         batches = delta.to_pyarrow_dataset(filesystem=arrow_files(delta)).to_batches(
@@ -67,6 +82,18 @@ def stored_usage(
         )
         for batch in batches:
             yield from _traffic(batch)
+
+
+def _of_part(part: UsagePart) -> Any:
+    import pyarrow.dataset as ds
+
+    chosen = (ds.field("quota_type") == part.quota_type) & (
+        ds.field("second") >= datetime.fromtimestamp(part.from_ms / 1_000, UTC)
+    )
+    for name, value in (("user", part.user), ("client_id", part.client_id)):
+        if value:
+            chosen &= ds.field(name) == value
+    return chosen
 
 
 def _traffic(batch: Any) -> Iterator[Traffic]:

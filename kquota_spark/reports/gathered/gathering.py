@@ -8,6 +8,7 @@ from kquota_spark import __version__
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.model.compare.observed_clients import Observed
+from kquota_spark.reports.advice.headroom import headroom, raise_sums
 from kquota_spark.reports.advice.recommendations import recommendations
 from kquota_spark.reports.advice.unprotected import unprotected
 from kquota_spark.reports.agreement.confidence import confidence, covered_note, is_little_covered
@@ -119,8 +120,9 @@ def _gathered(scope: Scope, settings: Settings, made_at_ms: int, heat_rows: int)
     without_rule, unprotected_left_out = unprotected(scope, observed, seen_clients.ids_of(clients))
     during = scope.asked.to_ms * 1_000, scope.asked.from_ms * 1_000
     is_limited = scope.tables.query(_IS_LIMITED, [scope.cluster_id, *during]).rows[0][0]
+    room = headroom(settings, scope) if throttled and scope.tenant is None else {}
     todo, todo_left_out = recommendations(
-        scope, observed, throttled, found_changes, is_first_look=not is_limited
+        scope, settings, observed, throttled, found_changes, is_first_look=not is_limited, room=room
     )
     head = Head(
         cluster_id=scope.cluster_id,
@@ -150,6 +152,7 @@ def _gathered(scope: Scope, settings: Settings, made_at_ms: int, heat_rows: int)
         unprotected_left_out=unprotected_left_out,
         recommendations=todo,
         recommendations_left_out=todo_left_out,
+        raises=raise_sums(todo, room) if scope.tenant is None else (),
         capacity=capacities(scope),
         buckets=period_buckets(scope),
         notes=tuple(_notes(scope, head, throttled)),

@@ -39,8 +39,9 @@ _CHANGE = ("at", "entity", "key", "before", "after", "what", "by")
 _EFFECT = ("length_ms", "delay_before_ms", "delay_after_ms", "requests_before", "requests_after")
 _RECOMMENDATION = (
     "entity", "key", "present", "recommended", "reason", "command", "title", "delay_ms", "cause", "confidence",
-    "expected", "headroom",
+    "expected", "headroom", "least", "is_left",
 )  # fmt: skip
+_RAISES = ("broker_id", "quota_type", "raises", "least_more_per_s", "more_per_s", "headroom_per_s")
 _PERCENTS = (50, 95, 100)
 _PAIR = ("replay_ms", "brokers_ms", "is_certain", "seconds")
 _CAPACITY = ("broker_id", "io_threads", "network_threads", "percent", "used_percent")
@@ -88,6 +89,7 @@ def csv_files(report: AuditReport) -> dict[str, str]:
         "changes.csv": _csv((*_CHANGE, *_EFFECT), map(_change, report.changes)),
         "unprotected.csv": _plain_csv(_UNPROTECTED, report.unprotected),
         "recommendations.csv": _plain_csv(_RECOMMENDATION, report.recommendations),
+        "raises.csv": _plain_csv(_RAISES, report.raises),
         "throttles.csv": _csv(
             ("user", "requests", "throttled_ms", *(f"p{percent}_ms" for percent in _PERCENTS)),
             (

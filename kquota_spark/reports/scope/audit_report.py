@@ -308,6 +308,27 @@ class Recommendation:
     headroom: str = ""
     """The part of the value above the use."""
     alternatives: tuple[Alternative, ...] = ()
+    least: float | None = None
+    """The least value under which the replay throttles no recorded request; None if it is not known."""
+    is_left: bool = False
+    """The limit throttles clients and should stay as it is."""
+    brokers: tuple[int, ...] = ()
+    """Brokers that a higher limit adds load to."""
+
+
+@dataclass(frozen=True, slots=True)
+class RaiseSum:
+    """All recommended raises of one quota type on one broker together, per second."""
+
+    broker_id: int
+    quota_type: str
+    raises: int
+    least_more_per_s: float
+    """Sum with the least values; where one is not known, its recommended value counts."""
+    more_per_s: float
+    """Sum with the recommended values."""
+    headroom_per_s: float | None
+    """What raises may add, by the policy of the kind `raise`; None if no policy states the broker's capacity."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,6 +365,7 @@ class AuditReport:
     unprotected_left_out: int = 0
     recommendations: Sequence[Recommendation] = ()
     recommendations_left_out: int = 0
+    raises: Sequence[RaiseSum] = ()
     capacity: Sequence[Capacity] = ()
     buckets: Sequence[PeriodBucket] = ()
     """Every bucket with a limit: the list is not cut."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from kquota_spark.formats.text.person_units import broker_text, person_ms
-from kquota_spark.reports.scope.audit_report import AuditReport, Recommendation
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from kquota_spark.formats.text.person_units import broker_text, person_ms, type_text
+from kquota_spark.reports.scope.audit_report import AuditReport, RaiseSum, Recommendation
 from kquota_spark.reports.sections import words
 from kquota_spark.reports.sections.changes import quota_type_of
 from kquota_spark.reports.sections.parts import Advice, Block, Cell, Column, Section, Tone, table_of
@@ -70,19 +73,66 @@ def to_do_section(report: AuditReport) -> Section:
         title="Where to begin" if head.is_first_look else title,
         lead=f"{lead} The largest are shown; {more:,} more are left out." if more else lead,
         advice=tuple(_advice(one) for one in shown),
+        blocks=tuple(_sums(report.raises)),
     )
+
+
+def _sums(raises: Sequence[RaiseSum]) -> Iterator[Block]:
+    """All raises together, by broker and type, beside the headroom."""
+    if not raises:
+        return
+    columns = (
+        Column("type", is_short=True),
+        *Column.numbers("broker", "raises", "least values", "recommended", "headroom"),
+    )
+    rows = (
+        (
+            Cell(type_text(one.quota_type)),
+            Cell(broker_text(one.broker_id)),
+            words.count_cell(one.raises),
+            *(_more(one, value) for value in (one.least_more_per_s, one.more_per_s)),
+            Cell("not known") if one.headroom_per_s is None else _room(one.quota_type, one.headroom_per_s),
+        )
+        for one in raises
+    )
+    note = (
+        "What all raises of this section add together, with their least values and with their recommended ones. The "
+        "headroom is what policies of the kind raise may still add. It is known where such a policy states the "
+        "capacity of a broker."
+    )
+    yield Block(
+        "All raises together",
+        note=note,
+        table=table_of("Raises by broker", columns, rows, len(raises)),
+        is_table_open=True,
+    )
+
+
+def _more(one: RaiseSum, value: float) -> Cell:
+    is_over = one.headroom_per_s is not None and value > one.headroom_per_s
+    cell = words.rate_cell(one.quota_type, value)
+    return replace(cell, text=f"+{cell.text}", tone=Tone.OVER if is_over else Tone.PLAIN)
+
+
+def _room(quota_type: str, value: float) -> Cell:
+    return words.rate_cell(quota_type, value) if value > 0 else Cell("none", tone=Tone.OVER)
 
 
 def _advice(one: Recommendation) -> Advice:
     kind = quota_type_of(one.key)
     change = ""
     if one.key:
-        present, recommended = (words.rate_cell(kind, value) for value in (one.present, one.recommended))
-        # Without a recommended value, only the removal of a quota has a command.
-        is_change = one.recommended is not None or one.command
-        change = (
-            f"{one.key} {present.text} → {recommended.text}" if is_change else f"{one.key} {present.text}"
+        present, least, recommended = (
+            words.rate_cell(kind, value).text for value in (one.present, one.least, one.recommended)
         )
+        # Without a recommended value, only the removal of a quota has a command.
+        change = f"{one.key} {present}"
+        if one.least is not None and one.recommended is not None and one.least < one.recommended:
+            change += f" → {least} to {recommended}" if least != recommended else f" → {recommended}"
+        elif one.recommended is not None or one.command:
+            change += f" → {recommended}"
+        elif one.is_left:
+            change += ", no change"
     facts = (
         ("Total delay", person_ms(one.delay_ms) if one.delay_ms and one.key else ""),
         ("Cause", one.cause),

@@ -15,7 +15,8 @@ from kquota_spark.cli.quotas import alter
 from kquota_spark.model.quotas.entities import DEFAULT, AnyEntity, Entity, IpEntity
 from kquota_spark.model.quotas.quota_types import AnyKey, IpQuotaKey, QuotaKey
 from kquota_spark.reports.advice.quota_command import alter_command
-from kquota_spark.reports.advice.recommended_raises import alternatives_of
+from kquota_spark.reports.advice.raise_reasons import Case, alternatives_of
+from kquota_spark.reports.advice.throttle_causes import Uses
 from kquota_spark.reports.scope.audit_report import Alternative, BucketName, Recommendation, ThrottledBucket
 from kquota_spark.store.rows import entity_columns
 from tests.support.reports.gathered_report import Row, gathered, rule, throttled
@@ -34,10 +35,15 @@ def _todo(
     return list(page.recommendations)
 
 
+def _steady(offset_s: int, throttle_ms: int = 100, **changed: object) -> Row:
+    """A throttled second with as many bytes as its rate."""
+    return throttled(offset_s, throttle_ms, amount=1_100_000, **changed)
+
+
 def test_who_is_throttled_much_is_to_be_raised_to_what_it_wanted_about(tmp_path: Path) -> None:
     # 80 seconds of 1,100,000 B/s, 60 of them throttled: demand 1,100,000 x (1 + 0.75) = 1,925,000; two digits, up
-    rows = [throttled(at_s, amount=1_100_000) for at_s in range(60)]
-    rows += [decision(at_s, rate_per_s=900_000.0) for at_s in range(60, 80)]
+    rows = [_steady(at_s) for at_s in range(60)]
+    rows += [decision(at_s, rate_per_s=900_000.0, amount=900_000) for at_s in range(60, 80)]
     assert _todo(tmp_path, rows, quota_rules=[OF_ALICE]) == [
         Recommendation(
             entity="users/alice",
@@ -50,8 +56,7 @@ def test_who_is_throttled_much_is_to_be_raised_to_what_it_wanted_about(tmp_path:
             delay_ms=6_000,  # 60 x 100 ms
             cause="a steady load above the limit",
             confidence="fair: it was throttled half of the time or more",
-            # None of the recorded seconds went above 2,000,000 B/s.
-            expected="60 → 0 seconds with a throttle, of the recorded requests; with more room clients may send more",
+            expected="not known: no request of it is replayed",  # usage has no requests of alice's
             headroom="45 % of the value is above what it got",  # 900,000 of 2,000,000
             alternatives=(
                 Alternative("compress and batch at the client (compression.type, linger.ms, batch.size)"),
@@ -61,6 +66,7 @@ def test_who_is_throttled_much_is_to_be_raised_to_what_it_wanted_about(tmp_path:
                     "throttled",
                 ),
             ),
+            brokers=(1,),
         )
     ]
 
@@ -106,7 +112,7 @@ def test_a_tenant_is_told_what_to_ask_for_without_a_command(tmp_path: Path) -> N
 
 
 def test_the_most_total_delay_comes_first_and_a_cut_is_its_cause(tmp_path: Path) -> None:
-    rows = [throttled(at_s, 100, amount=1_000_000) for at_s in range(60)]
+    rows = [_steady(at_s, 100) for at_s in range(60)]
     of_bob: Row = {"bucket_user": "bob", "rule": "users/bob", "users": ["bob"]}
     rows += [throttled(at_s, 900, **of_bob) for at_s in range(60)]
     edit = {
@@ -133,9 +139,9 @@ def test_the_most_total_delay_comes_first_and_a_cut_is_its_cause(tmp_path: Path)
 @pytest.mark.parametrize(
     ("amount", "cause"),
     [
-        # 60 x 1,588,000 in 120 seconds, half of them without traffic: 79.4 % of 1,000,000 B/s
-        (1_588_000, "bursts: on average it takes 79 % of its limit"),
-        (1_600_000, "a steady load above the limit"),  # 60 x 1,600,000 in 120 seconds: 80 %
+        # 60 x 1,780,000 in 120 seconds, half of them without traffic: 89 % of 1,000,000 B/s
+        (1_780_000, "bursts: its mean rate over the time is 89 % of the limit"),
+        (1_800_000, "a steady load above the limit"),  # 60 x 1,800,000 in 120 seconds: 90 %
     ],
 )
 def test_a_load_with_pauses_is_in_bursts(amount: int, cause: str, tmp_path: Path) -> None:
@@ -145,7 +151,7 @@ def test_a_load_with_pauses_is_in_bursts(amount: int, cause: str, tmp_path: Path
 
 
 def test_clients_that_share_a_bucket_are_its_cause_and_one_may_get_its_own(tmp_path: Path) -> None:
-    rows = [throttled(at_s, client_ids=["a", "b"]) for at_s in range(60)]
+    rows = [_steady(at_s, client_ids=["a", "b"]) for at_s in range(60)]
     (one,) = _todo(tmp_path, rows, quota_rules=[OF_ALICE])
     assert one.cause == "2 clients or more share the limit: alice / a, alice / b"
     assert "a quota of its own for one of the clients inside" in one.alternatives[1].text
@@ -155,8 +161,9 @@ def test_clients_that_share_a_bucket_are_its_cause_and_one_may_get_its_own(tmp_p
     "entity", [*(Entity(name, name) for name in HOSTILE), Entity(DEFAULT, DEFAULT), Entity(client_id="-x")]
 )
 def test_the_override_parses(entity: Entity) -> None:
-    throttled = ThrottledBucket(BucketName("produce", "", ""), 1.0, 1, 1, 1, 1.0, 1, 1, None, ())
-    found = alternatives_of(entity, QuotaKey.PRODUCER_BYTE_RATE, throttled, 12.5, 10.0, is_tenant=False)
+    one = ThrottledBucket(BucketName("produce", "", ""), 1.0, 1, 1, 1, 1.0, 1, 1, None, ())
+    case = Case(one, entity, QuotaKey.PRODUCER_BYTE_RATE, Uses(10.0, str(entity), ()))
+    found = alternatives_of(case, 12.5, is_tenant=False)
     *_, override = found
     options = parser().parse_args(shlex.split(override.command)[1:])
     user = DEFAULT if options.user_default else options.user
