@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,16 @@ from kquota_spark.cli.text.page import Page, Tone
 from kquota_spark.cli.text.render import Colour, Report, Row, Shown, show
 from kquota_spark.errors import UserError
 from kquota_spark.formats.text.escape import terminal_text
-from kquota_spark.formats.text.person_units import iso_time, person_count, person_ms, rate_text, type_text
+from kquota_spark.formats.text.person_units import (
+    iso_time,
+    person_count,
+    person_ms,
+    person_percent,
+    rate_text,
+    type_text,
+)
+from kquota_spark.model.quotas.entities import DEFAULT, Default, Entity
+from kquota_spark.model.quotas.quota_types import BANDWIDTH, AnyKey
 from kquota_spark.model.quotas.rules import with_values
 from kquota_spark.process.notices import say
 
@@ -42,20 +51,29 @@ COMMANDS = {
     ),
 }
 
+_SIDES = ("before", "after")
 _STRETCH_MS = 3_600_000
 _SLOW_REQUESTS = 50_000
 """Requests above which progress is printed; judging them twice takes about two seconds."""
 _NOTE = (
-    "all figures are by replay, of the recorded requests: real clients send more under a higher limit and less under "
-    "a lower one\n"
-    "limit: the last in force, on each broker; throttled seconds: those with a throttle; ?n: throttled fetches whose "
-    "throttle under another limit is not known; -: no value, the quotas do not make this bucket"
+    "before ->: by brokers where they logged it; after: by replay of the recorded requests. Real clients send more "
+    "under a higher limit and less under a lower one"
 )
+_LIMIT = "limit: the last in force, on each broker"
+_SECONDS = "time throttled: seconds in which a throttle began"
+_OPEN = (
+    "more: clients would wait and send later, so the sum of the recorded requests has no meaning; fits: percent of the "
+    "recorded bytes that the lower limit lets through while they arrive"
+)
+_UNKNOWN = "?, ?n: of n throttled fetches the throttle under another limit is not known"
+_NO_BUCKET = "-: no value, the quotas do not make this bucket"
 _COLUMNS = (
     "quota_type", "bucket_user", "bucket_client_id", "bucket_tags", "requests", "limit_before_per_s",
     "limit_after_per_s", "throttled_requests_before", "throttled_requests_after",
     "throttled_seconds_before", "throttled_seconds_after", "throttled_ms_before",
     "throttled_ms_after", "more_throttled_ms", "unknown_before", "unknown_after",
+    "observed_throttled_requests_before", "observed_throttled_seconds_before", "observed_throttled_ms_before",
+    "fits_percent", "is_changed", "is_lower",
 )  # fmt: skip
 
 
@@ -90,17 +108,51 @@ def run_whatif(options: argparse.Namespace) -> int:
     history = from_tables(settings)
     settings = settings.changed(cluster_id=history.cluster_id or settings.cluster_id)
     base = history if options.quotas is None else from_file(options.quotas)
-    book = with_values(base.book, added_quotas(options.add))
+    added = added_quotas(options.add)
+    book = with_values(base.book, added)
     tried = dataclasses.replace(base, book=book, leaders=history.leaders)
     from_ms, to_ms = _stretch(settings, options.since, options.until)
     with governor_of(settings, history) as before, governor_of(settings, tried) as after:
         found = what_if(settings, before, after, from_ms, to_ms, progress=_progress)
+    _require_requests(found, added)
     limit = limit_of(options)
     rows = [_row(each) for each in found.differences]
-    show(_report(found, rows[:limit], len(rows)), options.output)
-    if options.output == "table":
-        _print_chart(rows[:limit])
+    if options.output != "table":
+        show(_report(found, rows[:limit], rows), options.output)
+        return 0
+    shown = [row for row in rows if row["is_changed"] or limit is None][:limit]
+    show(_report(found, shown, rows), options.output)
+    _print_chart([row for row in shown if row["is_changed"]])
     return 0
+
+
+def _require_requests(found: WhatIf, added: Mapping[Entity, Mapping[AnyKey, float]]) -> None:
+    """Refuse a quota of a client without requests in the period: the answer would be that nothing changes.
+
+    Raises:
+        UserError: no request matches an added quota.
+    """
+    for entity, values in added.items():
+        types = {quota_type for quota_type in BANDWIDTH if quota_type.key in values}
+        matching = {
+            quota_type
+            for quota_type, user, client_id in found.clients
+            if entity.user in (None, DEFAULT, user) and entity.client_id in (None, DEFAULT, client_id)
+        }
+        if found.requests and types and not types & matching:
+            kinds = f"{' or '.join(sorted(types))} " if matching else ""
+            period = f"from {iso_time(found.from_ms)} to {iso_time(found.to_ms)}"
+            raise UserError(f"no {kinds}request of {terminal_text(_name(entity))} {period}")
+
+
+def _name(entity: Entity) -> str:
+    parts = (("user", entity.user), ("client id", entity.client_id))
+    names = (
+        f"{part} {name.value if isinstance(name, Default) else name}"
+        for part, name in parts
+        if name is not None
+    )
+    return ", ".join(names)
 
 
 def _stretch(settings: Settings, since: Since | None, until: Since | None) -> tuple[int, int]:
@@ -138,6 +190,19 @@ def _row(each: Difference) -> dict[str, Any]:
         **_columns("before", before),
         **_columns("after", after),
         "more_throttled_ms": each.more_ms,
+        **_logged(each),
+        "fits_percent": each.fits_percent if each.is_lower else None,
+        "is_changed": each.is_changed,
+        "is_lower": each.is_lower,
+    }
+
+
+def _logged(each: Difference) -> dict[str, Any]:
+    """The brokers' figures; null where they logged none."""
+    names = ("throttled_requests", "throttled_seconds", "throttled_ms")
+    return {
+        f"observed_{name}_before": None if each.logged is None else getattr(each.logged, name)
+        for name in names
     }
 
 
@@ -152,14 +217,11 @@ def _columns(when: str, side: Side | None) -> dict[str, Any]:
     }
 
 
-def _report(found: WhatIf, rows: list[dict[str, Any]], count: int) -> Report:
+def _report(found: WhatIf, rows: list[dict[str, Any]], of_all: list[dict[str, Any]]) -> Report:
     before_ms, after_ms = (sum(each.throttled_ms[side] for each in found.differences) for side in (0, 1))
-    rest = "; there are more: --limit 0 shows all" if count > len(rows) else ""
-    summary = (
-        f"{counted(count, 'bucket')}, {found.requests:,} requests from {iso_time(found.from_ms)} to "
-        f"{iso_time(found.to_ms)}: "
-        f"total delay {person_ms(before_ms)} -> {person_ms(after_ms)}{rest}"
-    )
+    logged = [each.logged.throttled_ms for each in found.differences if each.logged is not None]
+    has_open = any(map(_is_open, rows))
+    fits = (Shown("fits", _fits),) if has_open else ()
     return Report(
         command="kquota whatif",
         columns=_COLUMNS,
@@ -167,32 +229,72 @@ def _report(found: WhatIf, rows: list[dict[str, Any]], count: int) -> Report:
         shown=(
             Shown("type", lambda row: type_text(row["quota_type"]), is_text=True, keep=7),
             Shown("bucket", bucket_text, is_text=True, keep=16),
-            Shown("limit", _limits, rank=3),
-            Shown("throttled requests", _requests, rank=4),
-            Shown("throttled seconds", _seconds, rank=5),
-            Shown("total delay", lambda row: _pair(row, lambda when: person_ms(row[f"throttled_ms_{when}"]))),
+            Shown("limit", _limits, rank=3, note=_LIMIT),
+            Shown("throttled requests", _requests, rank=5),
+            Shown("time throttled", _seconds, rank=4, note=_SECONDS),
+            Shown("total delay", _delays),
+            *fits,
         ),
-        footer=f"{summary}\n{_NOTE}",
-        when_empty=f"no produce or fetch of {iso_time(found.from_ms)} to {iso_time(found.to_ms)} in the table usage",
+        footer="\n".join([_summary(found, rows, of_all), *_notes(rows, has_open=has_open)]),
+        when_empty=_summary(found, rows, of_all)
+        if of_all
+        else f"no produce or fetch of {iso_time(found.from_ms)} to {iso_time(found.to_ms)} in the table usage",
         colour=_colour,
         envelope={
             "from": iso_time(found.from_ms), "to": iso_time(found.to_ms), "requests": found.requests,
             "throttled_ms_before": before_ms, "throttled_ms_after": after_ms,
+            "observed_throttled_ms_before": sum(logged) if logged else None,
         },
     )  # fmt: skip
 
 
-def _print_chart(rows: list[dict[str, Any]]) -> None:
-    """Print the total delay of each bucket, today and proposed. Prints nothing if no request is throttled."""
-    if not any(row[f"throttled_ms_{when}"] for row in rows for when in ("before", "after")):
+def _summary(found: WhatIf, rows: list[dict[str, Any]], of_all: list[dict[str, Any]]) -> str:
+    """How many buckets change, and the total delay before and after; none after where it has no meaning."""
+    changed = [row for row in of_all if row["is_changed"]]
+    shown = sum(row["is_changed"] for row in rows)
+    change = f"{len(changed):,} of {counted(len(of_all), 'bucket')} change"
+    parts = [change if changed else f"nothing changes in {counted(len(of_all), 'bucket')}"]
+    if shown < len(changed):
+        parts.append(f"{shown:,} shown (--limit 0 shows all)")
+    elif changed and len(rows) < len(of_all):
+        parts.append(f"{len(of_all) - len(changed):,} unchanged (--limit 0 shows them)")
+    before_ms = sum(_before(row, "throttled_ms") or 0 for row in of_all)
+    after = "more" if any(map(_is_open, of_all)) else person_ms(sum(map(_after_ms, of_all)))
+    if any(row["unknown_after"] for row in changed):
+        after = "?"
+    period = f"{iso_time(found.from_ms)} to {iso_time(found.to_ms)}"
+    delay = f"total delay {person_ms(before_ms)}" + (f" -> {after}" if changed else "")
+    return f"{', '.join(parts)}; {found.requests:,} requests from {period}: {delay}"
+
+
+def _after_ms(row: Row) -> int:
+    """The total delay after; the brokers' own of a bucket that does not change."""
+    return _figure(row, "throttled_ms", "after" if row["is_changed"] else "before")
+
+
+def _notes(rows: list[dict[str, Any]], *, has_open: bool) -> Iterator[str]:
+    """The legend of what the rows show."""
+    yield _NOTE
+    if has_open:
+        yield _OPEN
+    if any(row["unknown_before"] or row["unknown_after"] for row in rows):
+        yield _UNKNOWN
+    if any(row[f"throttled_ms_{when}"] is None for row in rows for when in _SIDES):
+        yield _NO_BUCKET
+
+
+def _print_chart(changed: list[dict[str, Any]]) -> None:
+    """Print the total delay of each bucket that changes, today and proposed, where both are known."""
+    rows = [row for row in changed if not _is_open(row) and not row["unknown_after"]]
+    if not any(_before(row, "throttled_ms") or row["throttled_ms_after"] for row in rows):
         return
     page = Page()
     marks = DRAWN if page.has("".join(DRAWN)) else ASCII
     page.line()
-    title = f"total delay by replay: {marks.today} today, {marks.proposed} proposed, {marks.both} both in one place"
+    title = f"total delay: {marks.today} today, {marks.proposed} proposed, {marks.both} both in one place"
     page.paragraph("", title, Tone.TITLE, indent=0)
     drawn = [
-        Dumbbell(page.possible(_chart_name(row)), row["throttled_ms_before"], row["throttled_ms_after"])
+        Dumbbell(page.possible(_chart_name(row)), _before(row, "throttled_ms"), row["throttled_ms_after"])
         for row in rows
     ]
     for line in dumbbells(drawn, page.columns, marks, person_ms):
@@ -205,9 +307,37 @@ def _chart_name(row: Row) -> str:
 
 def _pair(row: Row, text: Callable[[str], str]) -> str:
     """Before and after, or one text if they are equal; `-` for a side with rules that do not make this bucket."""
-    sides = ("before", "after")
-    before, after = ("-" if row[f"throttled_ms_{when}"] is None else text(when) for when in sides)
-    return before if before == after else f"{before} -> {after}"
+    before, after = ("-" if row[f"throttled_ms_{when}"] is None else text(when) for when in _SIDES)
+    return before if before == after or not row["is_changed"] else f"{before} -> {after}"
+
+
+def _before(row: Row, name: str) -> int | None:
+    """The figure before: the brokers' own where they logged it, else that of the replay."""
+    logged: int | None = row[f"observed_{name}_before"]
+    replayed: int | None = row[f"{name}_before"]
+    return replayed if logged is None else logged
+
+
+def _figure(row: Row, name: str, when: str) -> int:
+    return (_before(row, name) if when == "before" else row[f"{name}_after"]) or 0
+
+
+def _is_open(row: Row) -> bool:
+    """Whether the recorded requests would have come later under a lower limit: their sum of delays has no meaning."""
+    return bool(row["is_lower"] and row["throttled_ms_after"] > (row["throttled_ms_before"] or 0))
+
+
+def _fits(row: Row) -> str:
+    return person_percent(row["fits_percent"]) if _is_open(row) else ""
+
+
+def _delays(row: Row) -> str:
+    def text(when: str) -> str:
+        if when == "after" and row["unknown_after"]:
+            return "?"
+        return "more" if when == "after" and _is_open(row) else person_ms(_figure(row, "throttled_ms", when))
+
+    return _pair(row, text)
 
 
 def _limits(row: Row) -> str:
@@ -216,14 +346,18 @@ def _limits(row: Row) -> str:
 
 def _requests(row: Row) -> str:
     def text(when: str) -> str:
-        count, unknown = row[f"throttled_requests_{when}"], row[f"unknown_{when}"]
+        count, unknown = _figure(row, "throttled_requests", when), row[f"unknown_{when}"]
         return f"{count:,} ?{unknown:,}" if unknown else person_count(count)
 
     return _pair(row, text)
 
 
 def _seconds(row: Row) -> str:
-    return _pair(row, lambda when: person_count(row[f"throttled_seconds_{when}"]))
+    def text(when: str) -> str:
+        is_known = when == "before" or not row["unknown_after"]
+        return f"{_figure(row, 'throttled_seconds', when):,} s" if is_known else "?"
+
+    return _pair(row, text)
 
 
 def _colour(row: Row) -> Colour | None:

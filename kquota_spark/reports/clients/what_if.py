@@ -24,7 +24,18 @@ from kquota_spark.model.quotas.resolve import Bucket
 from kquota_spark.model.replay.decision import Decision, Stretch, judge_bucket, replay_of
 from kquota_spark.model.replay.replay import Outcome, Verdict
 from kquota_spark.reports.clients.stored_usage import stored_gaps, stored_rings, stored_usage
+from kquota_spark.schema import harm
+from kquota_spark.schema.key_columns import FROM_LOG
+from kquota_spark.store.reading import Tables
 
+_LOGGED = f"""
+select quota_type, bucket_user, bucket_client_id, sum({harm.THROTTLED_REQUESTS})::bigint,
+       sum({harm.DELAY_MS})::bigint, count(*) filter ({harm.IS_THROTTLED})
+from decisions
+where cluster_id = ? and {FROM_LOG} and quota_type in ('produce', 'fetch') and bucket_tags is null
+  and decisions.second >= make_timestamptz(?::bigint) and decisions.second < make_timestamptz(?::bigint)
+group by all having count(observed_total_throttle_ms) > 0
+"""  # noqa: S608 - names of ours
 WARM_UP_MS = 130_000
 """Usage (ms) that is read before the period, to fill the longest common window (61 samples of 2 s)."""
 
@@ -54,6 +65,15 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
+class Logged:
+    """The throttles of one bucket in the period as brokers logged them, with the meanings of `Side`."""
+
+    throttled_requests: int
+    throttled_ms: int
+    throttled_seconds: int
+
+
+@dataclass(frozen=True, slots=True)
 class Difference:
     """One bucket before and after; None where the rules do not create the bucket."""
 
@@ -61,6 +81,22 @@ class Difference:
     bucket: Bucket
     before: Side | None
     after: Side | None
+    logged: Logged | None = None
+    """None if brokers logged no throttle times of this bucket."""
+    fits_percent: float | None = None
+    """Percent of the recorded bytes that the tried limit lets through while they arrive; None without requests."""
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether the two sides differ."""
+        return self.before != self.after
+
+    @property
+    def is_lower(self) -> bool:
+        """Whether the tried limit is lower than the past one, or the only one."""
+        after = None if self.after is None else self.after.limit_per_s
+        before = None if self.before is None else self.before.limit_per_s
+        return after is not None and (before is None or after < before)
 
     @property
     def throttled_ms(self) -> tuple[int, int]:
@@ -83,6 +119,8 @@ class WhatIf:
     to_ms: int
     requests: int
     differences: list[Difference] = field(default_factory=list)
+    clients: frozenset[tuple[QuotaType, str, str]] = frozenset()
+    """Type, user and client id of all requests in the period."""
 
 
 def judged_again(
@@ -135,6 +173,7 @@ def what_if(
     default, rings = rate_config(settings), stored_rings(settings)
     gaps = stored_gaps(settings, rings, default)
     tally = _Tally(from_ms)
+    clients: set[tuple[QuotaType, str, str]] = set()
     traffic = sorted(
         stored_usage(settings, from_ms - WARM_UP_MS, to_ms),
         key=lambda row: (row.broker_id, row.quota_type.value),
@@ -143,6 +182,9 @@ def what_if(
     # One broker and type at a time: verdicts take several times the memory of the requests.
     for (broker_id, _), group in groupby(traffic, key=lambda row: (row.broker_id, row.quota_type)):
         rows, ring = list(group), rings.get(broker_id, default)
+        clients.update(
+            (row.quota_type, row.principal.name, row.client_id) for row in rows if row.second_ms >= from_ms
+        )
         as_was, as_tried = (stretches_of(rows, governor, gaps=gaps) for governor in (before, after))
         judged = {key: _judged(key, of_bucket, ring) for key, of_bucket in as_was.items()}
         # Most buckets have the same limit before and after, and so the same throttles.
@@ -152,8 +194,42 @@ def what_if(
             else _judged(key, of_bucket, ring)
             for key, of_bucket in as_tried.items()
         }
-        tally.add(judged, tried)
-    return WhatIf(from_ms, to_ms, tally.requests, tally.differences())
+        tally.add(judged, tried, ring)
+    logged = _logged(settings, from_ms, to_ms)
+    return WhatIf(from_ms, to_ms, tally.requests, tally.differences(logged), frozenset(clients))
+
+
+def _logged(settings: Settings, from_ms: int, to_ms: int) -> dict[tuple[QuotaType, Bucket], Logged]:
+    """The brokers' figures by bucket, where their log has them; without those of a callback's tags."""
+    with Tables(settings) as tables:
+        if not tables.open_if_there("decisions", from_ms):
+            return {}
+        parameters = [settings.cluster_id, from_ms * 1_000, to_ms * 1_000]
+        rows = tables.query(_LOGGED, parameters).rows
+    return {
+        (QuotaType(quota_type), Bucket(user, client_id)): Logged(*figures)
+        for quota_type, user, client_id, *figures in rows
+    }
+
+
+def _fitting(verdicts: Sequence[Verdict], ring: RateConfig) -> tuple[int, float]:
+    """The bytes of requests, and how many of them their limits let through by the time of the last request.
+
+    Bytes above the limit wait, and the limit drains them. One window of bytes may be ahead of the limit, as in the
+    broker's ring.
+    """
+    total, waiting, last_ms, window_s = 0, 0.0, 0, (ring.num_samples - 1) * ring.window_ms / 1_000
+    ahead = 0.0
+    for point, governing, *_ in verdicts:
+        limit = governing.limit_per_s
+        total += point.amount
+        if limit is None:
+            waiting = ahead = 0.0
+        else:
+            waiting = max(0.0, waiting - limit * (point.record_time_ms - last_ms) / 1_000) + point.amount
+            ahead = limit * window_s
+        last_ms = point.record_time_ms
+    return total, total - max(0.0, waiting - ahead)
 
 
 class _Tally:
@@ -163,10 +239,13 @@ class _Tally:
         self._from_ms = from_ms
         self._before: dict[tuple[QuotaType, Bucket], Side] = {}
         self._after: dict[tuple[QuotaType, Bucket], Side] = {}
+        self._fitting: dict[tuple[QuotaType, Bucket], tuple[int, float]] = {}
         self.requests = 0
 
-    def add(self, before: Mapping[BrokerBucket, Judged], after: Mapping[BrokerBucket, Judged]) -> None:
-        """Add the buckets of one broker and type."""
+    def add(
+        self, before: Mapping[BrokerBucket, Judged], after: Mapping[BrokerBucket, Judged], ring: RateConfig
+    ) -> None:
+        """Add the buckets of one broker and type, with the broker's ring."""
         inferred = {
             verdict.point: verdict.governing.limit_per_s
             for judged in before.values()
@@ -176,7 +255,12 @@ class _Tally:
         for (_, quota_type, bucket), judged in before.items():
             self.requests += self._add(self._before, (quota_type, bucket), judged.verdicts, {})
         for (_, quota_type, bucket), judged in after.items():
-            self._add(self._after, (quota_type, bucket), judged.verdicts, inferred)
+            key = quota_type, bucket
+            self._add(self._after, key, judged.verdicts, inferred)
+            inside = [each for each in judged.verdicts if each.point.record_time_ms >= self._from_ms]
+            total, fitting = self._fitting.get(key, (0, 0.0))
+            more, more_fitting = _fitting(inside, ring)
+            self._fitting[key] = total + more, fitting + more_fitting
 
     def _add(
         self,
@@ -203,17 +287,26 @@ class _Tally:
         )
         return len(inside)
 
-    def differences(self) -> list[Difference]:
-        """The differences of all buckets, the largest change of throttled time first."""
+    def differences(self, logged: Mapping[tuple[QuotaType, Bucket], Logged]) -> list[Difference]:
+        """The differences of all buckets: those that change first, with the largest change of throttled time first.
+
+        Args:
+            logged: the brokers' figures by bucket.
+        """
         found = [
-            Difference(*key, self._before.get(key), self._after.get(key))
+            Difference(*key, before, after, logged.get(key) if before else None, self._percent(key))
             for key in {**self._before, **self._after}
+            for before, after in [(self._before.get(key), self._after.get(key))]
         ]
         return sorted(
             found,
-            key=lambda each: (-abs(each.more_ms), -sum(each.throttled_ms), each.quota_type.value,
+            key=lambda each: (not each.is_changed, -abs(each.more_ms), -sum(each.throttled_ms), each.quota_type.value,
                               each.bucket.user, each.bucket.client_id),
         )  # fmt: skip
+
+    def _percent(self, key: tuple[QuotaType, Bucket]) -> float | None:
+        total, fitting = self._fitting.get(key, (0, 0.0))
+        return 100 * fitting / total if total else None
 
 
 def _is_unknown(verdict: Verdict, inferred: Mapping[Point, float | None]) -> bool:
