@@ -249,13 +249,16 @@ def _write_folder(made: Made, folder: Path, tenant: str | None, *, has_tenants: 
 
 def _write(made: Made, report: AuditReport, path: Path, *, is_silent: bool = False) -> None:
     from kquota_spark.process.replaced_file import replace_file
-    from kquota_spark.reports.sections.headline import headline
+    from kquota_spark.reports.sections.opening import opening
 
     replace_file(path, made.drawn(report))
     if not is_silent:
-        sentence, _ = headline(report)
+        begun = opening(report)
+        others = "; ".join(f"{name}: {answer.text}" for name, answer in begun.others)
         say(terminal_text(str(path)))
-        Page().paragraph("", terminal_text(sentence), indent=0)
+        Page().paragraph("", terminal_text(begun.sentence), indent=0)
+        if others:
+            Page().paragraph("", terminal_text(others), indent=0)
 
 
 def _print(made: Made, report: AuditReport) -> None:

@@ -59,7 +59,7 @@ def _find(asked: Asked) -> Found:
     """
     period = _period(asked)
     scope = open_scope(asked.tables, _of_one_cluster(asked, period), period, tenant=None, top=_ALL)
-    found, _ = throttled_buckets(scope)
+    found = throttled_buckets(scope).shown
     of_type = [one for one in found if asked.wanted.type in (None, one.bucket.quota_type)]
     ordered = sorted(of_type, key=lambda one: (-one.throttled_ms, one.bucket))
     # Only the shown buckets need a cause, which takes another pass over their decisions.

@@ -118,7 +118,7 @@ def _card(
     card = Recommendation(
         str(case.entity), key.value, limit, None, under, "", delay_ms=case.one.throttled_ms,
         cause=cause.sentence, confidence=confidence_of(case),
-        alternatives=tuple(alternatives_of(case, None, cut, is_tenant=is_tenant)),
+        alternatives=tuple(alternatives_of(case, None, cut, is_tenant=is_tenant)), bucket=case.one.bucket,
     )  # fmt: skip
     if cause.is_over:
         reason = f"{under}, and took {case.uses.most_percent:.0f} % of it. Check the clients before the limit"

@@ -111,7 +111,7 @@ def is_tenant_seen(settings: Settings, user: str, period: Period, *, most_s: flo
 
 
 def _gathered(scope: Scope, settings: Settings, made_at_ms: int, heat_rows: int) -> AuditReport:
-    throttled, throttled_left_out = throttled_buckets(scope)
+    throttled, throttled_left_out, throttled_left_out_ms = throttled_buckets(scope)
     found_changes, changes_left_out = changes(scope)
     clients = seen_clients.clients_seen(
         scope.tables, scope.cluster_id, scope.asked.from_ms, until_ms=scope.asked.to_ms, user=scope.tenant
@@ -140,6 +140,7 @@ def _gathered(scope: Scope, settings: Settings, made_at_ms: int, heat_rows: int)
         confidence=confidence(scope, settings, made_at_ms),
         throttled=throttled,
         throttled_left_out=throttled_left_out,
+        throttled_left_out_ms=throttled_left_out_ms,
         throttle_pairs=throttle_pairs(scope),
         throttle_spreads=throttle_spreads(scope),
         heat=heat_maps(scope, heat_rows),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict
+from typing import NamedTuple
 
 from kquota_spark.reports.scope.audit_report import (
     MOST_CLIENTS,
@@ -30,9 +31,9 @@ with {time_throttled(BUCKET, "judged")}, of_buckets as (
   from places group by all
 )
 select *, if(is_log, 100.0 * throttled_seconds / ?, of_samples_percent) as time_in_throttle_percent,
-       count(*) over () as found
+       count(*) over () as found, sum(throttled_ms) over ()::bigint as found_ms
 from of_time join of_buckets using ({BUCKET})
-order by time_in_throttle_percent desc, throttled_ms desc, {BUCKET} limit ?
+order by throttled_ms desc, time_in_throttle_percent desc, {BUCKET} limit ?
 """  # noqa: S608 - names of ours
 _FIGURES = (
     "limit_per_s", "throttled_ms", "throttled_requests", "throttled_seconds", "time_in_throttle_percent",
@@ -80,14 +81,22 @@ group by "user" order by throttled_ms desc, "user" limit $5
 """
 
 
-def throttled_buckets(scope: Scope) -> tuple[list[ThrottledBucket], int]:
-    """The buckets with the largest share of time throttled, and how many more there are.
+class Throttled(NamedTuple):
+    """The first throttled buckets, how many more there are, and the total delay of those (ms)."""
+
+    shown: list[ThrottledBucket]
+    left_out: int
+    left_out_ms: int
+
+
+def throttled_buckets(scope: Scope) -> Throttled:
+    """The buckets with the most total delay; those of JMX, which has no sums, by the share of time throttled.
 
     On a tenant's page, a bucket that is shared with others has only the tenant's own throttles, as the brokers logged
     them.
     """
     rows = scope.rows(_THROTTLED, scope.covered.to_ms, scope.covered_seconds, scope.top)
-    left_out = rows[0]["found"] - len(rows) if rows else 0
+    count, total_ms = (rows[0]["found"], rows[0]["found_ms"]) if rows else (0, 0)
     during = scope.covered.to_ms * 1_000, scope.covered.from_ms * 1_000
     episodes = {bucket_of(row): row["episodes"] for row in scope.rows(_EPISODES, scope.cluster_id, *during)}
     inside = _clients(scope, map(bucket_of, rows))
@@ -102,9 +111,11 @@ def throttled_buckets(scope: Scope) -> tuple[list[ThrottledBucket], int]:
         for bucket in (bucket_of(row),)
     ]
     if scope.tenant is not None:
-        found = sorted([*found, *_shared(scope)], key=lambda one: -one.time_in_throttle_percent)
-        left_out += max(0, len(found) - scope.top)
-    return found[: scope.top], left_out
+        shared = _shared(scope)
+        count, total_ms = count + len(shared), total_ms + sum(one.throttled_ms for one in shared)
+        found = sorted([*found, *shared], key=lambda one: (-one.throttled_ms, -one.time_in_throttle_percent))
+    shown = found[: scope.top]
+    return Throttled(shown, count - len(shown), total_ms - sum(one.throttled_ms for one in shown))
 
 
 def _clients(scope: Scope, buckets: Iterable[BucketName]) -> dict[BucketName, tuple[str, ...]]:

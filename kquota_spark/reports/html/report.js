@@ -57,14 +57,14 @@
   // --- the kinds of charts ---------------------------------------------------------------------------------------
   const bars = (node, data) => ({
     traces: [{
-      type: "bar", orientation: "h", x: data.percent, y: data.labels.map((_, i) => i), width: 0.62,
-      marker: { color: colour("over-bar") },
+      type: "bar", orientation: "h", x: data.values, y: data.labels.map((_, i) => i), width: 0.62,
+      marker: { color: data.is_over.map((isOver) => colour(isOver ? "over-bar" : "accent")) },
       text: data.labels.map((text, i) => `${brief(text, 60)}<br>${plain(data.hover[i])}`), textposition: "none", hovertemplate: "%{text}<extra></extra>",
     }],
     layout: layout(node, 48 + 26 * data.labels.length, {
-      margin: { l: labelRoom(node), r: isNarrow(node) ? 64 : 72, t: 4, b: 36 },
-      yaxis: rowAxis(node, data.labels), xaxis: axis({ ticksuffix: " %", rangemode: "tozero", nticks: isNarrow(node) ? 3 : 6 }),
-      annotations: aside(node, data.texts).map((one) => ({ ...one, xshift: isNarrow(node) ? 58 : 66 })),
+      margin: { l: labelRoom(node), r: isNarrow(node) ? 64 : 136, t: 4, b: 36 },
+      yaxis: rowAxis(node, data.labels), xaxis: axis({ ticksuffix: data.suffix, tickformat: ",~g", rangemode: "tozero", nticks: isNarrow(node) ? 3 : 6 }),
+      annotations: aside(node, data.texts),
     }),
   });
 
@@ -300,6 +300,11 @@
     const { kind, data } = charts[anchor];
     const drawn = kinds[kind](node, data);
     Plotly.react(node, drawn.traces, drawn.layout, { displayModeBar: false, responsive: false, doubleClick: false, showTips: false });
+    // The rows of bars and heat maps lead to their bucket, as the links of the tables do for the keyboard.
+    const hrefs = data.hrefs ?? [];
+    if (!hrefs.length || node.dataset.follows) return;
+    node.dataset.follows = "yes";
+    node.on("plotly_click", ({ points }) => { location.hash = hrefs[points[0].y]; });
   };
   const drawAll = () => window.Plotly && Object.keys(charts).forEach(draw);
 

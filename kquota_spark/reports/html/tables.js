@@ -133,7 +133,21 @@
     addEventListener("hashchange", follow);
     draw();
     follow();
+    // A second click on the link of the same bucket does not change the hash.
+    document.addEventListener("click", ({ target: node }) => {
+      if (node.closest?.("a")?.hash === location.hash) follow();
+    });
   };
+
+  // --- Enter in the search: to the first match ------------------------------------------------------------------------
+  byId("search").addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || !event.target.value.trim()) return;
+    const row = all("tbody tr").find((one) => one.checkVisibility());
+    if (!row) return;
+    row.tabIndex = -1;
+    row.scrollIntoView({ block: "center", behavior: "instant" });
+    row.focus({ preventScroll: true });
+  });
 
   const start = async () => {
     const holder = byId("bucket-index");

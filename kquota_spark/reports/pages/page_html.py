@@ -20,6 +20,7 @@ from kquota_spark.reports.scope.audit_report import AuditReport
 from kquota_spark.reports.sections.buckets import bucket_index
 from kquota_spark.reports.sections.page import page_of
 from kquota_spark.reports.sections.parts import Page
+from kquota_spark.reports.sections.words import bucket_href
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -42,6 +43,8 @@ def policed_page(report: AuditReport) -> tuple[str, str]:
     policy = _policy(scripts=[_hash(script), of_plotly], styles=[_hash(style), _hash("")])
     return policy, html_template("page.html.j2").render(
         page=page,
+        # Only buckets of the table can be followed: a tenant's shared ones, and those of no limit, are not in it.
+        linked={bucket_href(one.bucket) for one in report.buckets},
         policy=Markup(policy),  # noqa: S704 - hashes
         style=Markup(style),  # noqa: S704 - a file of ours
         script=Markup(script),  # noqa: S704 - a file of ours

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from kquota_spark.formats.text.escape import terminal_text
 from kquota_spark.reports.scope.audit_report import AuditReport
 from kquota_spark.reports.sections.page import page_of
-from kquota_spark.reports.sections.parts import Advice, Cell, Section, Table, Tile, Tone
+from kquota_spark.reports.sections.parts import Advice, Cell, Page, Section, Table, Tile, Tone
 
 MOST_ROWS = 25
 """Maximum rows of one table: a ticket is read, not searched."""
@@ -32,7 +32,9 @@ def markdown_page(report: AuditReport) -> str:
         "",
         escaped(page.stretch),
         "",
-        f"**{escaped(page.headline)}**",
+        f"**{escaped(page.opening.sentence)}**",
+        "",
+        *_opening(page),
     ]
     for number, section in enumerate(page.sections, 1):
         lines += ["", *_section(number, section)]
@@ -42,6 +44,18 @@ def markdown_page(report: AuditReport) -> str:
 def escaped(text: str) -> str:
     """The text on one line, escaped so that Markdown shows it unchanged; invisible characters become escapes."""
     return _SPECIAL.sub(r"\\\g<0>", terminal_text(text)).translate(_ENTITIES)
+
+
+def _opening(page: Page) -> Iterator[str]:
+    """The worst buckets, one line on the other sections, and the grade of the page."""
+    for number, one in enumerate(page.opening.worst, 1):
+        parts = (one.bucket.text, f"{one.delay} of delay" if one.delay != "-" else "", one.time, one.cause)
+        action = f" → {escaped(one.action)}" if one.action else ""
+        yield f"{number}. {escaped(', '.join(filter(None, parts)))}{action}"
+    if page.opening.worst:
+        yield ""
+    others = [f"{name}: {answer.text}" for name, answer in page.opening.others]
+    yield f"{escaped('; '.join([*others, page.badge.text]))}."
 
 
 def _section(number: int, section: Section) -> Iterator[str]:

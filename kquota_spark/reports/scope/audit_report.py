@@ -314,6 +314,8 @@ class Recommendation:
     """The limit throttles clients and should stay as it is."""
     brokers: tuple[int, ...] = ()
     """Brokers that a higher limit adds load to."""
+    bucket: BucketName | None = None
+    """The bucket that it is about; None if it is about no single one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,7 +352,10 @@ class AuditReport:
     head: Head
     confidence: Confidence
     throttled: Sequence[ThrottledBucket] = ()
+    """Most total delay first."""
     throttled_left_out: int = 0
+    throttled_left_out_ms: int = 0
+    """Total delay of the buckets that are left out."""
     throttle_pairs: tuple[ThrottlePair, ...] = ()
     throttle_spreads: tuple[ThrottleSpread, ...] = ()
     """Users with the most total delay first."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from kquota_spark.formats.text.person_units import amount_text, person_percent
-from kquota_spark.reports.scope.audit_report import AuditReport, Talker, Talkers, ThrottledBucket
+from kquota_spark.formats.text.person_units import amount_text, person_ms, person_percent
+from kquota_spark.reports.scope.audit_report import AuditReport, Talker, Talkers
 from kquota_spark.reports.sections import words
-from kquota_spark.reports.sections.limits import near_and_over
+from kquota_spark.reports.sections.limits import near_and_over, near_tone
 from kquota_spark.reports.sections.parts import Tile, Tone
 
 
@@ -16,51 +16,53 @@ def headline(report: AuditReport) -> tuple[str, tuple[Tile, ...]]:
     return _own(report) if report.head.tenant is not None else _cluster(report)
 
 
-def _worst(report: AuditReport) -> ThrottledBucket | None:
-    return max(report.throttled, key=lambda one: one.time_in_throttle_percent, default=None)
+def delay_sentence(report: AuditReport) -> str:
+    """How many buckets were throttled, and their delay in all; JMX alone does not show the delay."""
+    count = len(report.throttled) + report.throttled_left_out
+    is_own = report.head.tenant is not None
+    if not count:
+        return f"{'You were not' if is_own else 'Nobody was'} throttled."
+    names = {one.bucket for one in (*report.buckets, *report.throttled)}
+    of_all = f" of {len(names):,}" if report.buckets and len(names) > count else ""
+    buckets = f"{count:,}{of_all} {'bucket' if count == 1 and not of_all else 'buckets'}"
+    delay_ms = sum(one.throttled_ms for one in report.throttled) + report.throttled_left_out_ms
+    delay = f": {person_ms(delay_ms)} of delay in all." if delay_ms else "; JMX does not show the delay."
+    if is_own:
+        return f"You were throttled in {buckets}{delay}"
+    return f"{buckets} {'was' if count == 1 else 'were'} throttled{delay}"
 
 
 def _cluster(report: AuditReport) -> tuple[str, tuple[Tile, ...]]:
-    worst = _worst(report)
+    ranked = words.most_delayed(report.throttled)
     near, over = near_and_over(report)
-    throttled = len(report.throttled) + report.throttled_left_out
+    throttled = len(ranked) + report.throttled_left_out
     open_ends = len(report.unprotected) + report.unprotected_left_out
-    if worst is None:
-        first = "Nobody was throttled"
-        detail = "no request waited for a quota"
-    else:
-        share = f"{words.share_text(worst.time_in_throttle_percent)} {words.of_the_stretch(report.head)}"
-        name = words.bucket_of(worst.bucket, report.head)
-        first = f"{words.counted(throttled, 'bucket was', 'buckets were')} throttled, {name} for {share}"
-        detail = f"{name}: {share}"
-    others = sum(heat.near_unthrottled for heat in report.heat)
-    if others:
-        second = f"{others:,} {'more ' if throttled else ''}came to 80 % of a limit or more"
-    else:
-        second = f"{'nobody else' if throttled else 'nobody'} came near a limit"
+    detail, place = "no request waited for a quota", "#throttled"
+    if ranked:
+        name = words.bucket_of(ranked[0].bucket, report.head)
+        detail = f"{name}: {words.throttled_time(ranked[0])} {words.of_the_stretch(report.head)}"
+        place = words.bucket_href(ranked[0].bucket)
     is_known = open_ends > 0 or not words.is_sampled(report.confidence)
-    if open_ends:
-        third = f"{words.counted(open_ends, 'finding leaves', 'findings leave')} traffic unprotected"
-    else:
-        third = "no traffic is unprotected" if is_known else "JMX does not show what is unprotected"
     tiles = (
-        Tile("Throttled", words.counted(throttled, "bucket"), detail, Tone.OVER if throttled else Tone.GOOD),
+        Tile("Throttled", words.counted(throttled, "bucket"), detail, words.throttled_tone(ranked), place),
         Tile(
             "Near the limit",
             words.counted(near, "bucket"),
             f"at 80 to 100 % of the quota; {over:,} beyond"
             if near or over
             else "all below 80 % of the quota",
-            Tone.NEAR if near else Tone.GOOD,
+            near_tone(near),
+            "#limits",
         ),
         Tile(
             "Unprotected",
             words.counted(open_ends, "finding") if is_known else "-",
             _gravest(report) if is_known else "JMX does not show it",
             Tone.NEAR if open_ends else Tone.GOOD if is_known else Tone.PLAIN,
+            "#unprotected",
         ),
     )
-    return f"{first}; {second}; {third}.", tiles
+    return delay_sentence(report), tiles
 
 
 def _gravest(report: AuditReport) -> str:
@@ -74,33 +76,26 @@ def _gravest(report: AuditReport) -> str:
 
 def _own(report: AuditReport) -> tuple[str, tuple[Tile, ...]]:
     head = report.head
-    worst = _worst(report)
-    if worst is None:
-        first = "You were not throttled"
-        tile = Tile("Throttled", "0 %", words.of_the_stretch(head), Tone.GOOD)
+    ranked = words.most_delayed(report.throttled)
+    if not ranked:
+        tile = Tile("Throttled", "0 %", words.of_the_stretch(head), Tone.GOOD, "#throttled")
     else:
-        share = words.share_text(worst.time_in_throttle_percent)
-        word = words.type_word(worst.bucket.quota_type)
-        first = f"You were throttled {share} {words.of_the_stretch(head)}"
-        tile = Tile("Throttled", share, f"{words.of_the_stretch(head)}, in {word}", Tone.OVER)
+        worst, tone = ranked[0], words.throttled_tone(ranked)
+        detail = f"{words.of_the_stretch(head)}, in {words.type_word(worst.bucket.quota_type)}"
+        tile = Tile("Throttled", words.throttled_time(worst), detail, tone, words.bucket_href(worst.bucket))
     peak = words.highest(value for heat in report.heat for row in heat.quota_used_percent for value in row)
     if peak is None:
-        second = "no limit of your own applied to you"
-        of_quota = Tile("Highest use", "-", "no traffic of yours met a limit")
+        of_quota = Tile("Highest use", "-", "no traffic of yours met a limit", href="#limits")
     else:
-        second = f"you came to {person_percent(peak)} of your own quota"
-        of_quota = Tile("Highest use", person_percent(peak), "of your own quota", words.used_tone(peak))
+        tone = words.used_tone(peak)
+        of_quota = Tile("Highest use", person_percent(peak), "of your own quota", tone, "#limits")
     used = sorted(
         ((one.quota_type, sum(talker.amount for talker in one.talkers)) for one in report.talkers),
         key=lambda one: words.in_order(one[0]),
     )
     texts = [f"{amount_text(kind, amount)} {words.done_word(kind)}" for kind, amount in used if amount]
-    third = f"{' and '.join(texts[:2])}" if texts else "nothing was used that counts"
-    return f"{first}; {second}; {third}.", (
-        tile,
-        of_quota,
-        Tile("Used", texts[0] if texts else "nothing", ", ".join(texts[1:]) or "in this period"),
-    )
+    amount, detail = texts[0] if texts else "nothing", ", ".join(texts[1:]) or "in this period"
+    return delay_sentence(report), (tile, of_quota, Tile("Used", amount, detail, href="#usage"))
 
 
 def _first_look(report: AuditReport) -> tuple[str, tuple[Tile, ...]]:
@@ -119,9 +114,9 @@ def _first_look(report: AuditReport) -> tuple[str, tuple[Tile, ...]]:
     )
     begin = f"{words.counted(starts, 'starting value')} below"
     return f"No quota is set: {whole}, {share} of it by {name}; {begin}.", (
-        Tile("Without a limit", words.counted(clients, "client"), f"{total} {word}", Tone.NEAR),
-        Tile("Largest client", share, f"{name}, of all {word}"),
-        Tile("Starting values", f"{starts:,}", "under Where to begin"),
+        Tile("Without a limit", words.counted(clients, "client"), f"{total} {word}", Tone.NEAR, "#usage"),
+        Tile("Largest client", share, f"{name}, of all {word}", href="#usage"),
+        Tile("Starting values", f"{starts:,}", "under Where to begin", href="#to-do"),
     )
 
 

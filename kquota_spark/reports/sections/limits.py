@@ -40,7 +40,7 @@ def limits_section(report: AuditReport) -> Section:
         short="Near the limit",
         title="How near are you to your limits?" if is_own else "Who is near the limit?",
         lead=_lead(near, over, is_empty=not blocks, is_own=is_own) + _of_shared(report),
-        tone=Tone.OVER if over else Tone.NEAR if near else Tone.PLAIN,
+        tone=near_tone(near),
         blocks=(*blocks, *_near(report), *([_lines(report, lines)] if lines else [])),
     )
 
@@ -48,6 +48,11 @@ def limits_section(report: AuditReport) -> Section:
 def near_and_over(report: AuditReport) -> tuple[int, int]:
     """How many buckets had their highest second at 80 to 100 % of the quota, and above; also those in no heat map."""
     return sum(heat.near for heat in report.heat), sum(heat.over for heat in report.heat)
+
+
+def near_tone(near: int) -> Tone:
+    """The tone of the section and of its tile. Buckets over the limit are marked as throttled, in their own section."""
+    return Tone.NEAR if near else Tone.GOOD
 
 
 def _lead(near: int, over: int, *, is_empty: bool, is_own: bool) -> str:
@@ -85,6 +90,7 @@ def _heat(report: AuditReport, heat: HeatMap) -> Block:
         "slot_ms": heat.slot_ms,
         "cell": words.length(heat.slot_ms),
         "labels": [words.bucket_of(bucket, report.head) for bucket in heat.buckets[:_MOST_HEAT_ROWS]],
+        "hrefs": [words.bucket_href(bucket) for bucket in heat.buckets[:_MOST_HEAT_ROWS]],
         "percent": [[_shown(*cell) for cell in row] for row in cells],
         "bands": [[_band(*cell) for cell in row] for row in cells],
     }
@@ -121,7 +127,7 @@ def _heat_rows(report: AuditReport, heat: HeatMap) -> Iterator[tuple[Cell, ...]]
         peak = words.highest(row)
         bands = [band(value) for value in row if value is not None and words.finite(value) is not None]
         yield (
-            Cell(words.bucket_of(bucket, report.head)),
+            Cell(words.bucket_of(bucket, report.head), href=words.bucket_href(bucket)),
             words.used_cell(peak),
             Cell("-" if peak is None else words.short_moment(heat.slots[row.index(peak)])),
             words.count_cell(bands.count(2)),

@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kquota_spark.reports.scope.audit_report import AuditReport
-from kquota_spark.reports.sections.advice import capacity_section, to_do_section, unprotected_section
+from kquota_spark.reports.sections.advice import (
+    capacity_section,
+    has_capacity,
+    to_do_section,
+    unprotected_section,
+)
 from kquota_spark.reports.sections.buckets import buckets_section
 from kquota_spark.reports.sections.changes import changes_section
-from kquota_spark.reports.sections.headline import headline
 from kquota_spark.reports.sections.limits import limits_section
+from kquota_spark.reports.sections.opening import opening
 from kquota_spark.reports.sections.parts import Page, Section
 from kquota_spark.reports.sections.throttled import throttled_section
-from kquota_spark.reports.sections.trust import trust_section
+from kquota_spark.reports.sections.trust import trust_badge, trust_section
 from kquota_spark.reports.sections.usage import usage_section
 from kquota_spark.reports.sections.words import length, moment, short_moment
 
@@ -55,7 +60,6 @@ _DEFINITIONS = {
 def page_of(report: AuditReport) -> Page:
     """The whole page: for the cluster, for one tenant, or the first report where no quota is set."""
     head = report.head
-    sentence, facts = headline(report)
     whose = f"cluster {head.cluster_id}"
     if head.tenant is not None:
         whose = f"user {head.tenant} on {whose}"
@@ -64,8 +68,8 @@ def page_of(report: AuditReport) -> Page:
         whose=whose,
         stretch=f"{short_moment(head.from_ms)} to {short_moment(head.to_ms)} UTC, {length(head.to_ms - head.from_ms)}",
         made=f"{moment(head.made_at_ms)} UTC by kquota {head.version}",
-        headline=sentence,
-        facts=facts,
+        badge=trust_badge(report),
+        opening=opening(report),
         sections=tuple(_sections(report)),
     )
 
@@ -77,12 +81,11 @@ def _sections(report: AuditReport) -> Iterator[Section]:
         yield usage_section(report)
         yield to_do_section(report)
         yield unprotected_section(report)
-        if not is_own:
+        if not is_own and has_capacity(report):
             yield capacity_section(report)
         yield trust_section(report)
         yield _appendix(report)
         return
-    yield trust_section(report)
     yield throttled_section(report)
     yield limits_section(report)
     if report.buckets:
@@ -93,8 +96,9 @@ def _sections(report: AuditReport) -> Iterator[Section]:
     if not is_own:
         yield unprotected_section(report)
     yield to_do_section(report)
-    if not is_own:
+    if not is_own and has_capacity(report):
         yield capacity_section(report)
+    yield trust_section(report)
     yield _appendix(report)
 
 

@@ -29,6 +29,43 @@ class Tile:
     value: str
     detail: str
     tone: Tone = Tone.PLAIN
+    href: str = ""
+    """Its place on the page; empty for none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A text, and its place on the page."""
+
+    text: str
+    href: str
+    tone: Tone = Tone.PLAIN
+
+
+@dataclass(frozen=True, slots=True)
+class Worst:
+    """One of the buckets with the most total delay: its figures, and the cause and the action of its advice card."""
+
+    bucket: Link
+    delay: str
+    time: str
+    cause: str = ""
+    action: str = ""
+    card: str = ""
+    """Place of the advice card; empty if there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What a page begins with: the answer, the worst buckets, and one line of links to the sections."""
+
+    sentence: str
+    tiles: tuple[Tile, ...] = ()
+    worst: tuple[Worst, ...] = ()
+    more: int = 0
+    """Throttled buckets that are not among the worst."""
+    others: tuple[tuple[str, Link], ...] = ()
+    """Names and short answers of other sections."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +91,8 @@ class Cell:
     exact: str = ""
     bar_percent: float | None = None
     tone: Tone = Tone.PLAIN
+    href: str = ""
+    """Place of the bucket on the page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +136,7 @@ class Advice:
     command: str
     facts: tuple[tuple[str, str], ...] = ()
     instead: tuple[tuple[str, str], ...] = ()
+    anchor: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +163,9 @@ class Page:
     whose: str
     stretch: str
     made: str
-    headline: str
-    facts: tuple[Tile, ...]
+    badge: Link
+    """Whether the page can be trusted."""
+    opening: Opening
     sections: tuple[Section, ...]
 
 

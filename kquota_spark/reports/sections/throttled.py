@@ -8,7 +8,7 @@ from kquota_spark.formats.text.person_units import broker_text, person_ms
 from kquota_spark.reports.scope.audit_report import AuditReport, ThrottledBucket
 from kquota_spark.reports.sections import words
 from kquota_spark.reports.sections.changes import quota_type_of
-from kquota_spark.reports.sections.parts import Block, Cell, Chart, Column, Section, Tone, table_of
+from kquota_spark.reports.sections.parts import Block, Cell, Chart, Column, Section, table_of
 
 _MOST_BARS = 20
 _MOST_PANELS = 9
@@ -23,15 +23,15 @@ _COLUMNS = (
 
 
 def throttled_section(report: AuditReport) -> Section:
-    """Bars of time throttled, longest first, and their table."""
+    """Bars of total delay, the most first, and their table."""
     is_own = report.head.tenant is not None
-    ordered = sorted(report.throttled, key=lambda one: -one.time_in_throttle_percent)
+    ordered = words.most_delayed(report.throttled)
     return Section(
         anchor="throttled",
         short="Throttled",
         title="How long were you throttled?" if is_own else "Who was throttled?",
         lead=_lead(report, ordered),
-        tone=Tone.OVER if ordered else Tone.GOOD,
+        tone=words.throttled_tone(ordered),
         reasons=tuple(map(words.sentence, report.notes)) if is_own else (),
         blocks=(_bars(report, ordered), *_worst(report), *_spreads(report)) if ordered else (),
     )
@@ -44,29 +44,44 @@ def _lead(report: AuditReport, ordered: list[ThrottledBucket]) -> str:
         return f"{who}: no request of this period waited for a quota."
     worst = ordered[0]
     kind = words.type_word(worst.bucket.quota_type)
-    share = f"{words.share_text(worst.time_in_throttle_percent)} {words.of_the_stretch(head)} ({kind})"
-    most = f"{words.bucket_of(worst.bucket, head)} longest, {share}"
+    share = f"{words.throttled_time(worst)} {words.of_the_stretch(head)} ({kind})"
+    delay = f"{person_ms(worst.throttled_ms)} of delay, " if worst.throttled_ms else ""
+    most = f"{words.bucket_of(worst.bucket, head)} most, {delay}{share}"
     count = len(ordered) + report.throttled_left_out
     if head.tenant is not None:
         if count == 1:
-            return f"You were throttled {share}."
+            return f"You were throttled: {delay}{share}."
         return f"You were throttled in {count:,} buckets; {most}."
     return f"{words.counted(count, 'bucket was', 'buckets were')} throttled; {most}."
 
 
 def _bars(report: AuditReport, ordered: list[ThrottledBucket]) -> Block:
     shown = ordered[:_MOST_BARS]
+    # JMX has no sums: if it is the only source, the bars are shares of samples.
+    has_delay = any(one.throttled_ms for one in shown)
     data = {
         "labels": _labels(report, shown),
-        "percent": [round(one.time_in_throttle_percent, 4) for one in shown],
-        "texts": [words.share_text(one.time_in_throttle_percent) for one in shown],
+        "values": [
+            one.throttled_ms / 1_000 if has_delay else round(one.time_in_throttle_percent, 4) for one in shown
+        ],
+        "suffix": " s" if has_delay else " %",
+        "texts": [
+            f"{person_ms(one.throttled_ms)} · {words.throttled_time(one)}"
+            if one.throttled_ms
+            else words.throttled_time(one)
+            for one in shown
+        ],
+        "is_over": [one.time_in_throttle_percent > words.OBJECTIVE_PERCENT for one in shown],
+        "hrefs": [words.bucket_href(one.bucket) for one in shown],
         "hover": [", ".join(_hover(one)) for one in shown],
     }
-    label = f"Time throttled as share of the period, {words.counted(len(shown), 'bucket')}, longest first"
+    what = "Total delay" if has_delay else "Time throttled"
+    label = f"{what}, {words.counted(len(shown), 'bucket')}, most first"
     rows = (_row(report, one) for one in ordered)
     return Block(
-        "Time throttled",
-        "Seconds in which a throttle began or still ran on any broker, as share of the period.",
+        what,
+        "Total delay is the sum of all throttle times. Time throttled is the seconds in which a throttle began or "
+        "still ran on any broker, as share of the period.",
         Chart("chart-throttled", "bars", label, data),
         table_of(
             "Buckets that were throttled", _COLUMNS, rows, len(ordered) + report.throttled_left_out, "buckets"
@@ -76,7 +91,7 @@ def _bars(report: AuditReport, ordered: list[ThrottledBucket]) -> Block:
 
 
 def _hover(one: ThrottledBucket) -> Iterator[str]:
-    share = words.share_text(one.time_in_throttle_percent)
+    share = words.throttled_time(one)
     yield f"{words.type_word(one.bucket.quota_type)}: {share} of the time"
     if one.throttled_requests is not None:
         yield words.counted(one.throttled_requests, "throttled request")
@@ -176,9 +191,9 @@ def _labels(report: AuditReport, shown: list[ThrottledBucket]) -> list[str]:
 def _row(report: AuditReport, one: ThrottledBucket) -> tuple[Cell, ...]:
     percent = one.time_in_throttle_percent
     return (
-        Cell(_name(report, one)),
+        Cell(_name(report, one), href=words.bucket_href(one.bucket)),
         Cell(words.type_word(one.bucket.quota_type)),
-        Cell(words.share_text(percent), f"{one.throttled_seconds:,} s, {percent:.4f} %", bar_percent=percent),
+        Cell(words.throttled_time(one), f"{one.throttled_seconds:,} s, {percent:.4f} %", bar_percent=percent),
         Cell("-") if one.throttled_requests is None else words.count_cell(one.throttled_requests),
         words.throttles_cell(one.throttled_ms),
         Cell("-") if one.shared_with else words.count_cell(one.episodes),

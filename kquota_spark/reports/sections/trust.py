@@ -7,7 +7,17 @@ from collections.abc import Iterator
 from kquota_spark.formats.text.person_units import person_ms
 from kquota_spark.reports.agreement.confidence import MOST_LAG_MS
 from kquota_spark.reports.scope.audit_report import Agreement, AuditReport, Confidence, ThrottlePair, Trust
-from kquota_spark.reports.sections.parts import Block, Cell, Chart, Column, Section, Tile, Tone, table_of
+from kquota_spark.reports.sections.parts import (
+    Block,
+    Cell,
+    Chart,
+    Column,
+    Link,
+    Section,
+    Tile,
+    Tone,
+    table_of,
+)
 from kquota_spark.reports.sections.words import count_cell, counted, in_order, sentence, share_text, type_word
 
 _ALIKE = 0.2
@@ -43,6 +53,18 @@ def trust_section(report: AuditReport) -> Section:
             *_calibration(report.throttle_pairs),
         ),
     )
+
+
+def trust_badge(report: AuditReport) -> Link:
+    """The grade with the agreement, and the part of the seconds that is not certain: `trust: yes, 99.99 %`."""
+    found = report.confidence
+    percent = agreement_percent(found.agreement)
+    text = f"trust: {found.trust.value}"
+    if percent is not None:
+        text += f", {_precise(percent)}"
+    if found.certain_percent is not None and found.certain_percent < 100:
+        text += f" ({share_text(100 - found.certain_percent)} open)"
+    return Link(text, "#trust", _TONES[found.trust])
 
 
 def _lead(found: Confidence) -> str:
@@ -83,7 +105,7 @@ def _delay(found: Confidence) -> list[Tile]:
         return []
     ratio = f"{person_ms(replay_ms)} by replay, {replay_ms / brokers_ms:.3f} times as much"
     detail = f"by brokers, in certain seconds; {ratio}"
-    return [Tile("Total delay", person_ms(brokers_ms), detail)]
+    return [Tile("Delay checked", person_ms(brokers_ms), detail)]
 
 
 def _lag(found: Confidence) -> Tile:

@@ -19,7 +19,14 @@ def usage_section(report: AuditReport) -> Section:
     is_own = report.head.tenant is not None
     blocks = [_talkers(report, of_type) for of_type in _with_traffic(report)]
     spread = sorted(report.skew, key=lambda one: -one.max_to_mean)
-    if spread:
+    brokers = {broker for one in spread for broker in one.used_per_s}
+    brokers |= {broker for one in report.buckets for broker in one.brokers}
+    if len(brokers) == 1:
+        one_broker = (
+            f"All of it was on broker {broker_text(brokers.pop())}: its limits are those of the cluster."
+        )
+        blocks.append(Block("Spread over brokers", one_broker))
+    elif spread:
         blocks += [_spread(report, spread), *_by_broker(report), _cluster_limits(report, spread)]
     return Section(
         anchor="usage",

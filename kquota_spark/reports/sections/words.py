@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import astuple
 from datetime import UTC, datetime
+from urllib.parse import quote
 
+from kquota_spark.formats.text.escape import terminal_text
 from kquota_spark.formats.text.person_units import (
     amount_text,
     bucket_text,
@@ -15,7 +18,7 @@ from kquota_spark.formats.text.person_units import (
     rate_text,
 )
 from kquota_spark.model.quotas.entities import Default, IpEntity, parse_entity
-from kquota_spark.reports.scope.audit_report import BucketName, Confidence, Head
+from kquota_spark.reports.scope.audit_report import BucketName, Confidence, Head, ThrottledBucket
 from kquota_spark.reports.sections.parts import Cell, Column, Tone
 from kquota_spark.reports.timeline.top_buckets import LIMIT_PERCENT, NEAR_PERCENT
 
@@ -26,6 +29,8 @@ _UNITS = {
     "controller_mutation": "partitions",
 }
 _RATE_UNITS = {"produce": "bytes/s", "fetch": "bytes/s", "request": "% of a thread"}
+OBJECTIVE_PERCENT = 1.0
+"""Percent of the time up to which a throttled bucket is no alarm."""
 _DAY_MS, _HOUR_MS, _MINUTE_MS = 86_400_000, 3_600_000, 60_000
 TYPE_WORDS = {
     "produce": "produce",
@@ -54,7 +59,31 @@ def bucket_of(bucket: BucketName, head: Head) -> str:
 
 def bucket_cells(bucket: BucketName, head: Head) -> tuple[Cell, Cell]:
     """The cells of `BUCKET_COLUMNS`."""
-    return Cell(bucket_of(bucket, head)), Cell(type_word(bucket.quota_type))
+    return Cell(bucket_of(bucket, head), href=bucket_href(bucket)), Cell(type_word(bucket.quota_type))
+
+
+def bucket_href(bucket: BucketName) -> str:
+    """The link to a bucket's row in the table of all buckets, as the browser builds it from the names shown."""
+    return "#bucket=" + "/".join(quote(terminal_text(name), safe="!'()*") for name in astuple(bucket))
+
+
+def throttled_time(one: ThrottledBucket) -> str:
+    """The time throttled: `41 %`, below 1 % of the time `38 s`. From JMX, which has samples, always the share."""
+    is_sampled = one.throttled_requests is None and not one.shared_with
+    if 0 < one.time_in_throttle_percent < 1 and not is_sampled:
+        return length(one.throttled_seconds * 1_000)
+    return share_text(one.time_in_throttle_percent)
+
+
+def most_delayed(throttled: Iterable[ThrottledBucket]) -> list[ThrottledBucket]:
+    """The one ranking of the page: most total delay first, then most time throttled."""
+    return sorted(throttled, key=lambda one: (-one.throttled_ms, -one.time_in_throttle_percent))
+
+
+def throttled_tone(throttled: Iterable[ThrottledBucket]) -> Tone:
+    """Over if a bucket was throttled for more of the time than the objective, so that red means to act."""
+    worst = max((one.time_in_throttle_percent for one in throttled), default=0.0)
+    return Tone.OVER if worst > OBJECTIVE_PERCENT else Tone.PLAIN if worst else Tone.GOOD
 
 
 def client_of(user: str, client_id: str, head: Head) -> str:

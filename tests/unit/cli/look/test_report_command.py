@@ -24,7 +24,7 @@ from tests.support.places import ROOT
 from tests.support.programs.command_output import run
 from tests.support.tables.report_tables import EMOJI, FROM_MS, HOSTILE, TO_MS, write_report_tables
 
-SENTENCE = re.compile(r"\d+ buckets were throttled, .*\.\n")
+SENTENCE = re.compile(r"\d+ of \d+ buckets were throttled: .* of delay in all\. near a limit: .*\n")
 DAY_MS = 86_400_000
 ENDINGS = ".html, .htm, .md, .csv, .csv.zip or .json"
 

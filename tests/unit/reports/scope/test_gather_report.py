@@ -12,7 +12,7 @@ from kquota_spark.errors import UserError
 from kquota_spark.reports.gathered.gathering import gather_report
 from kquota_spark.reports.scope.audit_report import Head, Trust
 from kquota_spark.reports.scope.period import Period
-from kquota_spark.reports.sections.headline import headline
+from kquota_spark.reports.sections.opening import opening
 from kquota_spark.reports.sections.trust import trust_section
 from tests.support.reports.gathered_report import gathered, throttled
 from tests.support.tables.report_tables import FROM_MS, MADE_AT_MS, TO_MS, write_report_tables
@@ -55,7 +55,8 @@ def test_shares_of_time_are_of_what_the_tables_cover(tmp_path: Path) -> None:
     assert (
         trust_section(page).lead == "25.0 % of the period is covered. With care: 1 thing speaks against it."
     )
-    assert ", user alice for 0.8 % of the time covered; " in headline(page)[0]
+    # 1 of 120 s is less than 1 %, so it is in seconds.
+    assert opening(page).worst[0].time == "1 s of the time covered"
     # the newest decision ends at 05:42, the stretch at 05:46
     assert page.confidence.lag_ms == 4 * MINUTE_MS
     assert page.confidence.trust is Trust.WITH_CARE
@@ -65,7 +66,7 @@ def test_two_minutes_of_a_day_are_not_the_day(tmp_path: Path) -> None:
     settings, day = _two_minutes(tmp_path), Period(T0_MS, T0_MS + 24 * 60 * MINUTE_MS)
     page = gather_report(settings, day, made_at_ms=day.to_ms)
     assert not page.head.is_covered
-    assert "of the day" not in headline(page)[0]
+    assert "of the day" not in opening(page).worst[0].time
 
 
 def test_a_lag_counts_to_the_making_of_the_report_if_that_is_earlier(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from kquota_spark.reports.scope.period import Period
 from kquota_spark.reports.scope.report_scope import MOST_SLOTS, slot_length_ms, slots_of
 from kquota_spark.reports.sections.headline import headline
 from kquota_spark.reports.sections.limits import limits_section
+from kquota_spark.reports.sections.opening import opening
 from tests.support.reports.gathered_report import gathered, throttled
 from tests.support.tables.table_rows import T0_MS, decision
 
@@ -134,18 +135,13 @@ def test_those_near_and_over_count_also_where_the_heat_map_has_no_row_for_them(t
     assert (len(produce.buckets), produce.left_out) == (2, 6)
     # near: 80, 81 and the one held at 100; over: three at 150 and one at 101; of these seven, four were throttled
     assert (produce.near, produce.over, produce.near_unthrottled) == (3, 4, 3)
-    sentence, _ = headline(report)
-    assert "4 buckets were throttled" in sentence
-    assert "; 3 more came to 80 % of a limit or more; " in sentence
+    # eight buckets of the rows
+    assert headline(report)[0].startswith("4 of 8 buckets were throttled: ")
+    assert dict(opening(report).others)["near a limit"].text == "3 buckets"
 
 
-def test_nobody_else_came_near_where_only_those_held_back_did(tmp_path: Path) -> None:
-    # A sample of JMX tells a rate below the limit beside a throttle of the half minute before.
-    rows = [throttled(0, quota_used_percent=95.0)]
-    assert "; nobody else came near a limit; " in headline(gathered(tmp_path, decisions=rows))[0]
-
-
-def test_where_nobody_was_throttled_nobody_came_near_besides(tmp_path: Path) -> None:
+def test_who_came_near_is_counted_whether_throttled_or_not(tmp_path: Path) -> None:
     rows = [decision(0, quota_used_percent=95.0)]
-    sentence, _ = headline(gathered(tmp_path, decisions=rows))
-    assert sentence.startswith("Nobody was throttled; 1 came to 80 % of a limit or more; ")
+    report = gathered(tmp_path, decisions=rows)
+    assert headline(report)[0] == "Nobody was throttled."
+    assert dict(opening(report).others)["near a limit"].text == "1 bucket"

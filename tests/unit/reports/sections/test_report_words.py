@@ -10,6 +10,7 @@ from kquota_spark.reports.scope.audit_report import Talker, Talkers, Unprotected
 from kquota_spark.reports.sections.advice import unprotected_section
 from kquota_spark.reports.sections.headline import headline
 from kquota_spark.reports.sections.limits import limits_section
+from kquota_spark.reports.sections.opening import opening
 from kquota_spark.reports.sections.parts import Tone
 from kquota_spark.reports.sections.throttled import throttled_section
 from kquota_spark.reports.sections.trust import trust_section
@@ -67,14 +68,14 @@ def test_a_tenant_is_not_told_that_a_bucket_it_shares_has_no_limit_or_was_calm()
     assert table is not None
     texts = {column.title: cell.text for column, cell in zip(table.columns, table.rows[0], strict=True)}
     assert texts["limit on a broker"] == texts["episodes"] == texts["peak of quota"] == "-"
-    assert "% of your own quota" in headline(page)[0]
+    assert headline(page)[1][1].detail == "of your own quota"
 
 
 def test_from_jmx_alone_nothing_is_called_protected() -> None:
     report = full_report()
     sampled = replace(report.confidence, sources=("jmx",))
     page = replace(report, confidence=sampled, unprotected=(), unprotected_left_out=0)
-    sentence, tiles = headline(page)
-    assert sentence.endswith("; JMX does not show what is unprotected.")
+    _, tiles = headline(page)
+    assert dict(opening(page).others)["without a quota"].text == "not known from JMX"
     assert (tiles[2].value, tiles[2].tone) == ("-", Tone.PLAIN)
     assert unprotected_section(page).lead.startswith("Not known: ")
