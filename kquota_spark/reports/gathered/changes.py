@@ -8,7 +8,7 @@ for both. The buckets are those that the entity governed in either period.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,12 +17,14 @@ from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.reports.scope.audit_report import Change, Effect
 from kquota_spark.reports.scope.echoes import QuotaSet, is_echo
 from kquota_spark.reports.scope.report_scope import BUCKET, Scope
+from kquota_spark.reports.timeline.timeline_events import EDIT_MS, EDIT_REQUESTS, editor_of
 
 OVERRIDE = "override"
 """Name in `enforcement_log` for the policy of a change that a person asked for."""
 
 _EDITS = """
-select epoch_ms(changed_at) as at_ms, entity, key, previous_value as before, value as after, "user"
+select epoch_ms(changed_at) as at_ms, entity, key, previous_value as before, value as after, "user",
+       epoch_ms(coalesce(changed_before, changed_at)) as seen_ms
 from quota_changes where cluster_id = ? and key is not null and problem is null
   and changed_at >= make_timestamptz(?) and changed_at < make_timestamptz(?)
 order by changed_at, version, entity, key
@@ -71,7 +73,9 @@ def changes_without_effect(scope: Scope) -> list[Change]:
     during = scope.cluster_id, scope.asked.from_ms * 1_000, scope.asked.to_ms * 1_000
     steps, edits = scope.rows(_STEPS, *during), scope.rows(_EDITS, *during)
     found = [_step(step, is_for_tenant=scope.tenant is not None) for step in steps if _is_shown(scope, step)]
-    found += [_edit(edit) for edit in edits if _is_shown(scope, edit) and not _is_echo(edit, steps)]
+    shown = [edit for edit in edits if _is_shown(scope, edit) and not _is_echo(edit, steps)]
+    requests = _requests(scope) if shown and scope.tenant is None else []
+    found += [_edit(edit, requests) for edit in shown]
     return sorted(found, key=lambda change: (change.at_ms, change.entity, change.key))
 
 
@@ -91,8 +95,15 @@ def _set_by(step: dict[str, Any]) -> float | None:
     return value
 
 
-def _edit(edit: dict[str, Any]) -> Change:
-    return Change(edit["at_ms"], edit["entity"], edit["key"], edit["before"], edit["after"], "edit", "")
+def _requests(scope: Scope) -> list[dict[str, Any]]:
+    """The requests that asked a broker for edits at about the time of the period."""
+    during = scope.cluster_id, scope.asked.from_ms - EDIT_MS, scope.asked.to_ms + EDIT_MS
+    return scope.tables.query(EDIT_REQUESTS, during).dicts()
+
+
+def _edit(edit: dict[str, Any], requests: Sequence[Mapping[str, Any]]) -> Change:
+    by = editor_of(requests, [edit["entity"], edit["key"], edit["after"]], edit["seen_ms"]) or ""
+    return Change(edit["at_ms"], edit["entity"], edit["key"], edit["before"], edit["after"], "edit", by)
 
 
 def _step(step: dict[str, Any], *, is_for_tenant: bool) -> Change:

@@ -22,7 +22,7 @@ def delay_sentence(report: AuditReport) -> str:
     is_own = report.head.tenant is not None
     if not count:
         return f"{'You were not' if is_own else 'Nobody was'} throttled."
-    names = {one.bucket for one in (*report.buckets, *report.throttled)}
+    names = {one.bucket for one in report.buckets} | {one.bucket for one in report.throttled}
     of_all = f" of {len(names):,}" if report.buckets and len(names) > count else ""
     buckets = f"{count:,}{of_all} {'bucket' if count == 1 and not of_all else 'buckets'}"
     delay_ms = sum(one.throttled_ms for one in report.throttled) + report.throttled_left_out_ms

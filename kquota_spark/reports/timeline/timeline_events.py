@@ -16,7 +16,7 @@ from kquota_spark.schema.gap_tables import BROKER_START
 from kquota_spark.schema.harm import EPISODE_DELAY_MS, EPISODE_REQUESTS
 from kquota_spark.store.reading import Tables
 
-_EDIT_MS = 60_000
+EDIT_MS = 60_000
 """Maximum time (ms) between an AlterClientQuotas request and its edit."""
 _STEPS = """
 with {seconds}, steps as (
@@ -59,7 +59,7 @@ select epoch_ms(from_time) as time_ms, epoch_ms(to_time) as until_ms, reason fro
 where cluster_id = ? and broker_id = ? and reason <> ? and epoch_ms(from_time) < ? and epoch_ms(to_time) > ?
 order by time_ms
 """
-_REQUESTS = """
+EDIT_REQUESTS = """
 select record_time_ms as time_ms, "user", client_id, altered_quotas from requests
 where cluster_id = ? and record_time_ms >= ? and record_time_ms < ? and api_key = 49 and altered_quotas is not null
 order by record_time_ms
@@ -90,9 +90,9 @@ def events_of(
     steps = _enforcement(_rows(tables, "enforcement_log", _ENFORCEMENT, of_quota))
     changes = _rows(tables, "quota_changes", _CHANGES, of_quota)
     requests: list[dict[str, Any]] = []
-    if changes and tables.open_if_there("requests", period.from_ms - _EDIT_MS):
-        around = (keys[0].cluster_id, period.from_ms - _EDIT_MS, period.to_ms)
-        requests = tables.query(_REQUESTS, around).dicts()
+    if changes and tables.open_if_there("requests", period.from_ms - EDIT_MS):
+        around = (keys[0].cluster_id, period.from_ms - EDIT_MS, period.to_ms)
+        requests = tables.query(EDIT_REQUESTS, around).dicts()
     found = merged(steps, _config(changes, key, requests), _limits(tables, who, period, keys), key)
     for one in keys:
         rows = _rows(tables, "violations", _VIOLATIONS, (*one, period.to_ms, period.from_ms))
@@ -127,15 +127,15 @@ def _config(
             yield Event(time_ms, "problem", f"{entity} cannot be read: {row['problem']}")
             continue
         seen = f", seen by a poll of {row['source']}" if row["is_polled"] else ""
-        by = _editor(requests, [entity, key, value], time_ms)
+        by = editor_of(requests, [entity, key, value], time_ms)
         before = row["previous_value"]
         yield Event(time_ms, "config", f"{entity} {key}{seen}", before, value, by, entity=entity)
 
 
-def _editor(requests: Sequence[Mapping[str, Any]], edit: list[object], time_ms: int) -> str | None:
+def editor_of(requests: Sequence[Mapping[str, Any]], edit: list[object], time_ms: int) -> str | None:
     """The user and client id that asked a broker for an edit; None if unknown: a write to ZooKeeper has no sender."""
     for row in reversed(requests):
-        is_near = -1_000 <= time_ms - row["time_ms"] < _EDIT_MS
+        is_near = -1_000 <= time_ms - row["time_ms"] < EDIT_MS
         if is_near and edit in json.loads(row["altered_quotas"]):
             return f"user {row['user']} ({row['client_id']})"
     return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from kquota_spark.reports.gathered.changes import length_ms
 from kquota_spark.reports.scope.audit_report import Change, Effect
 from kquota_spark.store.rows import entity_columns
 from tests.support.reports.gathered_report import gathered
-from tests.support.tables.table_rows import T0_MS, decision, second
+from tests.support.tables.table_rows import T0_MS, decision, request, second
 
 BOB, KEY = "users/bob", "producer_byte_rate"
 
@@ -74,3 +75,22 @@ def test_a_change_that_met_nobody_has_no_effect(tmp_path: Path) -> None:
     }  # fmt: skip
     page = gathered(tmp_path, decisions=[_decision(1, 100)], quota_changes=[edit])
     assert [one.effect for one in page.changes] == [None]
+
+
+def test_an_edit_names_the_client_that_asked_a_broker_for_it(tmp_path: Path) -> None:
+    edit = {
+        "cluster_id": "demo", **entity_columns(Entity("bob", None)), "key": KEY, "value": 1e6,
+        "previous_value": 2e6, "changed_at": second(4), "version": 4,
+    }  # fmt: skip
+    asked = {"api_key": 49, "quota_type": None, "user": "admin", "client_id": "cli"}
+    requests = [
+        request(0, T0_MS + 3_900, **asked, altered_quotas=json.dumps([[BOB, KEY, 1e6]])),
+        # Another value, and another time.
+        request(1, T0_MS + 4_000, **asked | {"user": "eve"}, altered_quotas=json.dumps([[BOB, KEY, 3e6]])),
+        request(2, T0_MS + 9_000, **asked | {"user": "eve"}, altered_quotas=json.dumps([[BOB, KEY, 1e6]])),
+    ]
+    both = {"quota_changes": [edit], "requests": requests}
+    page = gathered(tmp_path / "all", decisions=[_decision(1, 100)], **both)
+    assert [one.by for one in page.changes] == ["user admin (cli)"]
+    own = gathered(tmp_path / "own", decisions=[_decision(1, 100)], tenant="bob", **both)
+    assert [one.by for one in own.changes] == [""]
