@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from kquota_spark.formats.text.person_units import iso_time
 from kquota_spark.model.quotas.entities import DEFAULT, AnyEntity, Default, Entity, IpEntity, Name
 from kquota_spark.model.quotas.quota_types import AnyKey, QuotaKey
+from kquota_spark.reports.scope.audit_report import Recommendation
 
 
 def alter_command(
@@ -56,6 +58,23 @@ def override_command(entity: Entity, key: QuotaKey, value: float) -> str:
             words.append(f"--{option}={name}")
     words += ["--key", key.value, "--value", _number(value)]
     return shlex.join([*words, "--for", "2h", "--reason", "throttled"])
+
+
+def with_settings(one: Recommendation, file: str) -> Recommendation:
+    """The recommendation with `--config FILE` in its commands, so that they run in any shell on the same cluster.
+
+    Args:
+        one: with commands that name no cluster.
+        file: path of the settings; empty for the built-in defaults, which need no option.
+    """
+    if not file:
+        return one
+    option = f" --config {shlex.quote(file)}"
+    others = tuple(
+        replace(other, command=other.command + option) if other.command else other
+        for other in one.alternatives
+    )
+    return replace(one, command=one.command + option if one.command else "", alternatives=others)
 
 
 def _number(value: float) -> str:

@@ -9,6 +9,7 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.model.compare.observed_clients import Observed
 from kquota_spark.reports.advice.headroom import headroom, raise_sums
+from kquota_spark.reports.advice.quota_command import with_settings
 from kquota_spark.reports.advice.recommendations import recommendations
 from kquota_spark.reports.advice.unprotected import unprotected
 from kquota_spark.reports.agreement.confidence import confidence, covered_note, is_little_covered
@@ -151,7 +152,7 @@ def _gathered(scope: Scope, settings: Settings, made_at_ms: int, heat_rows: int)
         changes_left_out=changes_left_out,
         unprotected=without_rule,
         unprotected_left_out=unprotected_left_out,
-        recommendations=todo,
+        recommendations=[with_settings(one, settings.file) for one in todo],
         recommendations_left_out=todo_left_out,
         raises=raise_sums(todo, room) if scope.tenant is None else (),
         capacity=capacities(scope),
