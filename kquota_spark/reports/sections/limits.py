@@ -17,6 +17,8 @@ from kquota_spark.reports.timeline.top_buckets import LIMIT_PERCENT, NEAR_PERCEN
 BANDS = (50.0, NEAR_PERCENT, LIMIT_PERCENT, 150.0)
 """Percent where the colours of the heat map change; each value belongs to the band below, 50 and 80 to that above."""
 _UNCERTAIN_BAND = 5
+_MOST_NEAR = 20
+"""Maximum rows of those near a limit: the table of all buckets has them all."""
 _MOST_LINES = _MOST_HEAT_ROWS = 40
 
 
@@ -158,7 +160,7 @@ def _near(report: AuditReport) -> Iterator[Block]:
             words.rate_cell(one.bucket.quota_type, one.limit_per_s),
             words.throttles_cell(one.throttled_ms),
         )
-        for percent, one in sorted(near, key=lambda pair: (-pair[0], pair[1].bucket))
+        for percent, one in sorted(near, key=lambda pair: (-pair[0], pair[1].bucket))[:_MOST_NEAR]
     )
     yield Block(
         "Near the limit",

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from kquota_spark.reports.advice.quota_command import with_settings
 from kquota_spark.reports.pages.page_html import html_page
-from kquota_spark.reports.scope.audit_report import AuditReport, PeriodBucket, Recommendation, ThrottledBucket
+from kquota_spark.reports.scope.audit_report import (
+    Alternative,
+    AuditReport,
+    PeriodBucket,
+    Recommendation,
+    ThrottledBucket,
+)
 from kquota_spark.reports.sections.headline import headline
 from kquota_spark.reports.sections.limits import limits_section
 from kquota_spark.reports.sections.opening import opening
@@ -13,6 +20,7 @@ from kquota_spark.reports.sections.page import page_of
 from kquota_spark.reports.sections.parts import Link, Tone, Worst
 from kquota_spark.reports.sections.throttled import throttled_section
 from kquota_spark.reports.sections.trust import trust_section
+from kquota_spark.reports.sections.usage import usage_section
 from tests.support.reports.drawn_report import HOSTILE, full_report, name, throttled
 
 LONG_TIME, MOST_DELAY, SHORT = (
@@ -101,3 +109,42 @@ def test_a_hostile_bucket_is_only_ever_a_fragment() -> None:
         (first,) = opening(page(throttled(name(text), 2.0))).worst
         assert first.bucket.href.startswith("#bucket=produce/")
         assert not set(first.bucket.href) & set('<>"& \n')
+
+
+def test_commands_name_the_settings_of_their_cluster() -> None:
+    other = Alternative("for two hours only", "kquota override set --user=carol")
+    card = replace(CARD, command="kquota alter --dry-run", alternatives=(other, Alternative("compress")))
+    found = with_settings(card, "conf/my kquota.yaml")
+    assert found.command == "kquota alter --dry-run --config 'conf/my kquota.yaml'"
+    assert [one.command for one in found.alternatives] == [
+        "kquota override set --user=carol --config 'conf/my kquota.yaml'",
+        "",
+    ]
+    assert with_settings(card, "") is card
+    assert with_settings(CARD, "kquota.yaml").command == ""
+
+
+def test_a_section_without_a_measured_broker_is_left_out() -> None:
+    report = full_report()
+    unknown = replace(report, capacity=(replace(report.capacity[1], used_percent=None),))
+    assert "capacity" in [one.anchor for one in page_of(report).sections]
+    assert "capacity" not in [one.anchor for one in page_of(unknown).sections]
+
+
+def test_one_broker_needs_one_sentence_on_the_spread() -> None:
+    report = full_report()
+    one = replace(report.skew[0], used_per_s={1: 5.0})
+    last = usage_section(replace(report, skew=(one,))).blocks[-1]
+    assert last.note == "All of it was on broker 1: its limits are those of the cluster."
+    assert (last.title, last.chart, last.table) == ("Spread over brokers", None, None)
+    # Another bucket of the period was on broker 2.
+    elsewhere = PeriodBucket(name("erin"), (2,), 1e6, 50.0, 0, 0)
+    assert usage_section(replace(report, skew=(one,), buckets=(elsewhere,))).blocks[-1].table is not None
+
+
+def test_near_the_limit_has_20_rows_and_counts_the_others() -> None:
+    near = tuple(PeriodBucket(name(f"u{number}"), (1,), 1e6, 90.0, 0, 0) for number in range(23))
+    blocks = limits_section(replace(full_report(), buckets=near)).blocks
+    (table,) = (block.table for block in blocks if block.title == "Near the limit")
+    assert table is not None
+    assert (len(table.rows), table.left_out) == (20, "and 3 more buckets")
