@@ -73,6 +73,15 @@ def test_filters_leave_what_has_the_value(opened: Chromium, control: str, text: 
     assert enter(opened, control, "") == "8,401 of 8,401 buckets match; 100 are shown."
 
 
+def test_enter_in_the_search_moves_to_the_first_match(opened: Chromium) -> None:
+    enter(opened, "search", "user-1199 / client-6")
+    opened.value("""document.getElementById("search").dispatchEvent(
+      new KeyboardEvent("keydown", { key: "Enter", bubbles: true }))""")
+    assert opened.value("document.activeElement.cells?.[0].textContent") == "user-1199 / client-6"
+    assert opened.value("document.activeElement.getBoundingClientRect().top") < 900
+    assert opened.value("document.activeElement.getBoundingClientRect().top") > 0
+
+
 def test_more_rows_are_drawn_on_demand(opened: Chromium) -> None:
     assert opened.value(f"{ROWS}.length") == 100
     opened.value("document.getElementById('bucket-more').click()")
