@@ -2,5 +2,5 @@
 
 Each module answers one question of the page. Texts are as clients sent them; the code that draws a page escapes them.
 
-In reading order: parts, words, changes, advice, buckets, limits, headline, throttled, trust, usage, page.
+In reading order: parts, words, changes, advice, buckets, limits, headline, throttled, trust, usage, opening, page.
 """

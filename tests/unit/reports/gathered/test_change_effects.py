@@ -89,8 +89,9 @@ def test_an_edit_names_the_client_that_asked_a_broker_for_it(tmp_path: Path) -> 
         request(1, T0_MS + 4_000, **asked | {"user": "eve"}, altered_quotas=json.dumps([[BOB, KEY, 3e6]])),
         request(2, T0_MS + 9_000, **asked | {"user": "eve"}, altered_quotas=json.dumps([[BOB, KEY, 1e6]])),
     ]
-    both = {"quota_changes": [edit], "requests": requests}
-    page = gathered(tmp_path / "all", decisions=[_decision(1, 100)], **both)
+    page = gathered(tmp_path / "all", decisions=[_decision(1, 100)], quota_changes=[edit], requests=requests)
     assert [one.by for one in page.changes] == ["user admin (cli)"]
-    own = gathered(tmp_path / "own", decisions=[_decision(1, 100)], tenant="bob", **both)
+    own = gathered(
+        tmp_path / "own", decisions=[_decision(1, 100)], tenant="bob", quota_changes=[edit], requests=requests
+    )
     assert [one.by for one in own.changes] == [""]
