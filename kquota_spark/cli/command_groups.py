@@ -3,7 +3,7 @@
 A command is one file below `kquota_spark/cli`. It registers itself with a literal:
 
     COMMANDS = {
-        "watch": ("run", "follow the quotas into quota_changes and quota_rules", "kquota watch --once"),
+        "watch": ("programs", "follow the quotas into quota_changes and quota_rules", "kquota watch --once"),
     }
 
 The literal contains the name, the heading, the line of help, and one or two examples for the end of the command's help.
@@ -24,13 +24,26 @@ from kquota_spark.cli.text.page import columns_of
 WIDEST = 100
 _HERE = os.path.dirname(__file__)  # noqa: PTH120
 _INDENT = 15
-_NAMES_AT = 12
+_NAMES_AT = 13
+_QUESTION = "kquota: which clients do Kafka quotas slow down, and why?"
+_MORE = "kquota --help has all; kquota help tutorial begins"
 _BEGINNINGS = (
-    "kquota help COMMAND      what a command does, with its options",
-    "kquota help              the pages of the documentation, first of all tutorial",
-    "kquota --help            every command with a line about it",
-    "kquota try               a first try without Kafka, Spark and Java",
+    ("try", "a recorded broker, in ten seconds, without Kafka and Spark"),
+    ("status", "does the audit work; what to do next"),
+    ("top", "who is at a limit now"),
+    ("throttled", "who was slowed down, most first"),
+    ("explain", "why a client has its limit"),
+    ("timeline", "one client, minute by minute"),
+    ("whatif", "the same traffic under other quotas"),
+    ("describe", "quotas of a running cluster (alter sets them)"),
+    ("report", "one page about a day, also for a tenant"),
+    ("doctor", "is every line counted"),
 )
+"""The ten commands that `kquota` prints without arguments. They answer most questions."""
+_BELOW = {
+    "programs": (("enforce run", "the enforcer: sends and expires changes, as the policy file allows"),)
+}
+"""Subcommands that run as programs. The help lists them beside the commands of a heading."""
 
 
 class Command(NamedTuple):
@@ -44,14 +57,16 @@ class Command(NamedTuple):
     """Whole command lines that work."""
 
 
-_HEADINGS = ("look", "quotas", "judge", "run", "enforce", "cluster")
+_HEADINGS = ("answers", "quotas", "changes with guards", "programs", "help")
+_UNLISTED = "unlisted"
+"""The heading of old names. They work, and no list shows them."""
 _ORDER = (
-    "try", "status", "top", "throttled", "timeline", "violations", "decisions", "usage", "connections", "report",
-    "tables", "serve", "exporter",
-    "resolve", "explain", "tree", "describe", "alter", "import", "export", "diff", "drift", "kfk", "context",
-    "agreement", "findings", "doctor", "replay", "whatif",
-    "init", "audit", "ship", "collect", "watch", "notify", "backfill", "restate", "maintain", "help", "completion",
-    "enforce", "override", "exempt", "freeze", "unfreeze", "quotas", "cluster", "demo",
+    "try", "status", "top", "throttled", "explain", "timeline", "whatif", "report", "violations", "decisions", "usage",
+    "connections", "findings", "agreement", "doctor", "resolve", "replay",
+    "describe", "alter", "import", "export", "diff", "drift", "tree", "kfk", "context",
+    "enforce", "override", "exempt", "freeze", "unfreeze", "lift",
+    "init", "audit", "enforce run", "ship", "collect", "watch", "notify", "backfill", "restate", "maintain", "serve",
+    "exporter", "demo", "cluster", "help", "tables", "completion",
 )  # fmt: skip
 """The order of the commands below their headings; other commands follow by name."""
 _BEGINS, _ENDS = b"\nCOMMANDS = ", b"\n}\n"
@@ -73,24 +88,29 @@ def _found() -> Iterator[tuple[str, Command]]:
                     yield heading, Command(command, module, about, tuple(examples))
 
 
-def _place(command: Command) -> tuple[int, str]:
-    return (_ORDER.index(command.name) if command.name in _ORDER else len(_ORDER), command.name)
+def _place(name: str) -> tuple[int, str]:
+    return (_ORDER.index(name) if name in _ORDER else len(_ORDER), name)
 
 
 def _groups() -> dict[str, tuple[Command, ...]]:
-    found: dict[str, list[Command]] = {heading: [] for heading in _HEADINGS}
+    found: dict[str, list[Command]] = {heading: [] for heading in (*_HEADINGS, _UNLISTED)}
     for heading, command in _found():
         found[heading].append(command)
-    return {heading: tuple(sorted(commands, key=_place)) for heading, commands in found.items()}
+    return {
+        heading: tuple(sorted(commands, key=lambda one: _place(one.name)))
+        for heading, commands in found.items()
+    }
 
 
 GROUPS = _groups()
 """The commands by heading, in the order of the help. Each command has one heading."""
+UNLISTED = GROUPS.pop(_UNLISTED)
+"""Old names of commands."""
 
 
 def all_commands() -> list[Command]:
-    """The commands of all groups."""
-    return [command for commands in GROUPS.values() for command in commands]
+    """The commands of all groups, and the old names."""
+    return [command for commands in (*GROUPS.values(), UNLISTED) for command in commands]
 
 
 if TYPE_CHECKING:
@@ -129,14 +149,9 @@ def examples_text(program: str) -> str:
 
 
 def overview() -> str:
-    """The names of all commands under their headings, and the first commands to try; it fits a small terminal."""
-    columns = min(WIDEST, columns_of())
-    lines = ["usage: kquota COMMAND ...", ""]
-    for title, commands in GROUPS.items():
-        names = ", ".join(command.name for command in commands)
-        begin = f"  {title}:".ljust(_NAMES_AT)
-        lines += textwrap.wrap(names, columns, initial_indent=begin, subsequent_indent=" " * _NAMES_AT)
-    return "\n".join([*lines, "", *_BEGINNINGS])
+    """The ten commands that answer most questions; it fits a small terminal."""
+    lines = [f"  {name.ljust(_NAMES_AT - 3)} {about}" for name, about in _BEGINNINGS]
+    return "\n".join([_QUESTION, "", *lines, "", _MORE])
 
 
 def listing() -> str:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 COMMANDS = {
     "completion": (
-        "run",
+        "help",
         "a script for the shell that completes kquota by the tab key",
         "kquota completion bash",
     ),

@@ -59,7 +59,7 @@ THEN = [
     ("usage --since 3650d", 0),
     ("tables requests", 0),
     ("maintain", 1),
-    ("quotas status", 0),
+    ("lift --list", 0),
     # With tables on this disk that have decisions.
     ("violations --since 3650d --tables {root}/tables", 0),
     ("decisions --since 3650d --tables {root}/tables", 0),

@@ -130,7 +130,7 @@ def test_no_page_is_wider_than_a_telephone(site: Path, tmp_path: Path, theme: st
     with chromium(tmp_path) as browser:
         browser.resize(420, 900)
         browser.media(theme)
-        for page in ("index.html", "reading.html", "faults.html", "reference/commands-look.html"):
+        for page in ("index.html", "reading.html", "faults.html", "reference/commands-answers.html"):
             browser.load(site / page)
             assert browser.value("document.documentElement.scrollWidth") == 420, page
             scheme = browser.value("document.body.getAttribute('data-md-color-scheme')")

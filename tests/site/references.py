@@ -19,14 +19,6 @@ from kquota_spark.schema.tables import TABLES
 from tests.support.places import CONF
 
 _COLUMNS = "88"
-_GROUP_TITLES = {
-    "look": "looking at tables",
-    "quotas": "quotas",
-    "judge": "judging",
-    "run": "running the audit",
-    "enforce": "enforcement",
-    "cluster": "a cluster to try things on",
-}
 _SETTINGS_HEAD = """# Settings
 
 For operators. Every key of a settings file with its default, made from the code and from
@@ -48,7 +40,7 @@ _COMMENT = re.compile(r"(?P<indent> *)(?:(?P<key>[\w.]+):[^#]*?|[^#]*?)(?:# (?P<
 
 def references() -> dict[str, str]:
     """The pages, as Markdown by their names."""
-    made = {f"reference/commands-{group}.md": commands_page(group) for group in GROUPS}
+    made = {f"reference/commands-{group.replace(' ', '-')}.md": commands_page(group) for group in GROUPS}
     return made | {
         "reference/settings.md": settings_page(),
         "reference/tables.md": tables_page(),
@@ -59,7 +51,7 @@ def references() -> dict[str, str]:
 def commands_page(group: str) -> str:
     """Every command of a group: what it does, its usage, its options."""
     lines = [
-        f"# Commands: {_GROUP_TITLES[group]}", "",
+        f"# Commands: {group}", "",
         "For everybody who uses `kquota`. This page is made from the commands themselves.",
     ]  # fmt: skip
     commands = _subparsers(parser())

@@ -19,7 +19,7 @@ from kquota_spark.formats.text.person_units import person_name
 
 COMMANDS = {
     "exempt": (
-        "enforce",
+        "changes with guards",
         "names that enforcement never touches: edits exempt.file of the policies",
         "kquota exempt add --client-id etl",
         "kquota exempt list",

@@ -25,12 +25,12 @@ from kquota_spark.store.reading import utc_text
 
 COMMANDS = {
     "freeze": (
-        "enforce",
+        "changes with guards",
         "stop all enforcement at once: nothing is sent any more, neither changes nor expiries",
         "kquota freeze --reason 'incident 4711' --wait",
     ),
     "unfreeze": (
-        "enforce",
+        "changes with guards",
         "let enforcement continue; expired changes are reverted at once",
         "kquota unfreeze",
     ),

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 COMMANDS = {
     "override": (
-        "enforce",
+        "changes with guards",
         "a person's own change of a quota for a time; it goes through the guards, and ends by itself",
         "kquota override set --user bob --key producer_byte_rate --value 2000000 --for 2h --reason load",
         "kquota override list",

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 COMMANDS = {
     "enforce": (
-        "enforce",
+        "changes with guards",
         "decisions become quotas: plan, approve, apply, roll back; only run sends without --yes",
         "kquota enforce plan",
         "kquota enforce apply p-e25048cb --yes",

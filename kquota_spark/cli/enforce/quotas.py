@@ -1,6 +1,6 @@
-"""`kquota quotas`: lifts quotas, and restores exactly the values before (KIP-13's tooling).
+"""`kquota lift`: lifts quotas, and restores exactly the values before (KIP-13's tooling).
 
-Without --yes, nothing is sent to the cluster.
+Without --yes, nothing is sent to the cluster. `kquota quotas disable`, `enable` and `status` are the old names.
 """
 
 from __future__ import annotations
@@ -48,17 +48,21 @@ if TYPE_CHECKING:
     from kquota_spark.enforcement.assembly import Edges
 
 COMMANDS = {
+    "lift": (
+        "changes with guards",
+        "remove the brokers' quotas for a time; --end puts back exactly what was there",
+        "kquota lift --user alice --reason 'incident 4711'",
+        "kquota lift --end --user alice --yes",
+    ),
     "quotas": (
-        "enforce",
-        "disable and enable the brokers' quotas: lift them, and put back exactly what was there",
+        "unlisted",
+        "the old name of kquota lift: disable, enable, status",
         "kquota quotas disable --user alice --reason 'incident 4711'",
         "kquota quotas enable --user alice --yes",
     ),
 }
-CODES = {
-    "quotas disable": {ERROR: "an error, or a quota is not as asked", NOTHING: NOTHING_DONE},
-    "quotas enable": {ERROR: "an error, or a quota is not as asked", NOTHING: NOTHING_DONE},
-}
+_OWN = {ERROR: "an error, or a quota is not as asked", NOTHING: NOTHING_DONE}
+CODES = {"lift": _OWN, "quotas disable": _OWN, "quotas enable": _OWN}
 
 _COLUMNS = ("entity", "key", "before", "after", "status", "detail")
 _STATUS_COLUMNS = (
@@ -76,26 +80,36 @@ _STATUS_COLUMNS = (
 
 
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add `quotas` and its subcommands."""
+    """Add `lift`, and its old name `quotas` with its subcommands."""
+    lift = subparsers.add_parser("lift")
+    what = lift.add_mutually_exclusive_group()
+    what.add_argument("--end", action="store_true", help="put back what was lifted, to the byte")
+    what.add_argument("--list", action="store_true", help="which quotas are lifted, since when and by whom")
+    _add_options(lift, run_lift)
+    _add_reason(lift)
+    add_yes_option(lift)
     group = subparsers.add_parser("quotas")
     commands = group.add_subparsers(required=True, metavar="COMMAND")
-    about = "remove quotas, of the whole cluster or of some entities"
-    disable = _add(commands, "disable", about, run_disable)
-    disable.add_argument("--reason", metavar="TEXT", help="why; goes into enforcement_log, needed with --yes")
-    add_ticket_option(disable)
-    enable = _add(commands, "enable", "put back what disable has removed, to the byte", run_enable)
-    for acting in (disable, enable):
-        add_yes_option(acting)
-    _add(commands, "status", "which quotas are lifted, since when and by whom", run_status)
+    for name, run, instead in (
+        ("disable", run_disable, ""),
+        ("enable", run_enable, " --end"),
+        ("status", run_status, " --list"),
+    ):
+        about = f"the old name of kquota lift{instead}"
+        old = commands.add_parser(name, help=about, description=about)
+        _add_options(old, run)
+        if run is run_disable:
+            _add_reason(old)
+        if run is not run_status:
+            add_yes_option(old)
 
 
-def _add(
-    commands: argparse._SubParsersAction[argparse.ArgumentParser],
-    name: str,
-    about: str,
-    run: Callable[[argparse.Namespace], int],
-) -> argparse.ArgumentParser:
-    parser = commands.add_parser(name, help=about, description=about)
+def _add_reason(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--reason", metavar="TEXT", help="why; goes into enforcement_log, needed with --yes")
+    add_ticket_option(parser)
+
+
+def _add_options(parser: argparse.ArgumentParser, run: Callable[[argparse.Namespace], int]) -> None:
     add_settings_options(parser)
     whose = parser.add_argument_group("whose", "all that match; without any of these, the whole cluster")
     user = whose.add_mutually_exclusive_group()
@@ -105,8 +119,27 @@ def _add(
     add_client_option(client, "this client id, of any user or none")
     client.add_argument("--client-default", action="store_true", help="the default client id, likewise")
     add_form_option(parser)
-    parser.set_defaults(run=run)
-    return parser
+    parser.set_defaults(run=run, usage=parser.error)
+
+
+def run_lift(options: argparse.Namespace) -> int:
+    """Lift quotas, restore them with --end, or show the lifted ones with --list.
+
+    Raises:
+        UserError: the cluster or the log cannot be used, or --yes has no reason.
+        SystemExit: with 2, for an option that --end or --list does not take.
+    """
+    if options.end or options.list:
+        given = {
+            "--reason": options.reason,
+            "--ticket": options.ticket,
+            "--yes": options.list and options.yes,
+        }
+        for name, value in given.items():
+            if value:
+                options.usage(f"{name}: not with {'--end' if options.end else '--list'}")
+        return run_enable(options) if options.end else run_status(options)
+    return run_disable(options)
 
 
 def run_disable(options: argparse.Namespace) -> int:
@@ -133,8 +166,8 @@ def run_disable(options: argparse.Namespace) -> int:
             _progress("lifted", len(done), len(meant))
         goes_on = "\nour own enforcement continues and may set quotas: kquota freeze stops it"
         advice = "" if edges.switch.frozen() else goes_on
-    said = f"{_count(done, Fate.LIFTED)} lifted; kquota quotas enable puts them back{advice}"
-    return _show("disable", [*done, *kept], options.output, said if done else "nothing to lift")
+    said = f"{_count(done, Fate.LIFTED)} lifted; kquota lift --end puts them back{advice}"
+    return _show("kquota lift", [*done, *kept], options.output, said if done else "nothing to lift")
 
 
 def run_enable(options: argparse.Namespace) -> int:
@@ -159,7 +192,7 @@ def run_enable(options: argparse.Namespace) -> int:
             _progress("put back", len(done), len(meant))
         still = len(_lifted(edges, Scope())) if scope != Scope() else 0
     said = f"{_count(done, Fate.RESTORED)} put back as before" if done else "nothing is lifted"
-    return _show("enable", done, options.output, said + _skipped(done, still))
+    return _show("kquota lift --end", done, options.output, said + _skipped(done, still))
 
 
 def run_status(options: argparse.Namespace) -> int:
@@ -183,11 +216,11 @@ def run_status(options: argparse.Namespace) -> int:
         Shown("ticket", lambda row: row["ticket"] or "-", is_text=True, rank=1),
         Shown("", lambda row: "in doubt" if row["is_in_doubt"] else "", is_text=True),
     )
-    footer = f"{counted(len(rows), 'quota')} lifted; kquota quotas enable puts them back"
+    footer = f"{counted(len(rows), 'quota')} lifted; kquota lift --end puts them back"
     if any(row["is_in_doubt"] for row in rows):
-        footer += "\nin doubt: a run was cut short; disable and enable read back what became of it"
+        footer += "\nin doubt: a run was cut short; lift and lift --end read back what became of it"
     report = Report(
-        "kquota quotas status", _STATUS_COLUMNS, rows, shown, times=frozenset({"since"}), footer=footer,
+        "kquota lift --list", _STATUS_COLUMNS, rows, shown, times=frozenset({"since"}), footer=footer,
         when_empty="nothing is lifted", colour=lambda row: Colour.YELLOW if row["is_in_doubt"] else None,
     )  # fmt: skip
     show(report, options.output)
@@ -257,9 +290,7 @@ def _skipped(lines: Sequence[Line], still: int) -> str:
         for line in others
     ]
     if still:
-        skipped.append(
-            f"\n{counted(still, 'quota')} of others stay lifted: kquota quotas enable without a name"
-        )
+        skipped.append(f"\n{counted(still, 'quota')} of others stay lifted: kquota lift --end without a name")
     return "".join(skipped)
 
 
@@ -282,7 +313,7 @@ def _show(command: str, lines: Sequence[Line], form: Format, said: str) -> int:
     )
     bad = {fate.value for fate in Fate if fate.is_bad}
     report = Report(
-        f"kquota quotas {command}", _COLUMNS, [_row(line) for line in lines], shown, footer=said,
+        command, _COLUMNS, [_row(line) for line in lines], shown, footer=said,
         when_empty=said, colour=lambda row: Colour.RED if row["status"] in bad else None,
     )  # fmt: skip
     show(report, form)

@@ -44,12 +44,12 @@ from kquota_spark.store.reading import utc_text
 
 COMMANDS = {
     "resolve": (
-        "quotas",
+        "answers",
         "which quotas govern a user and client id, from which rule, in which bucket",
         "kquota resolve --user alice --client-id etl --walk",
     ),
     "explain": (
-        "quotas",
+        "answers",
         "why a client has its limit: the walk over all levels, who shares the bucket, what the limit means",
         "kquota explain --user alice --client-id etl",
         "kquota explain --user alice --client-id etl --type fetch --at 2h",

@@ -17,7 +17,7 @@ from kquota_spark.reports.agreement.agreement_evidence import Drop, drops
 
 COMMANDS = {
     "agreement": (
-        "judge",
+        "answers",
         "how well verdicts agree with the throttle and the JMX of the brokers, and why not",
         "kquota agreement --by bucket --since 1d",
     ),

@@ -32,7 +32,7 @@ from kquota_spark.process.clock import now_ms
 
 COMMANDS = {
     "doctor": (
-        "judge",
+        "answers",
         "check that every line is counted and every table is up to date",
         "kquota doctor --before",
         "kquota doctor",

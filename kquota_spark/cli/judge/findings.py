@@ -20,7 +20,7 @@ from kquota_spark.reports.clients.findings import findings
 
 COMMANDS = {
     "findings": (
-        "judge",
+        "answers",
         "what is wrong with quotas and clients: who ignores throttling, which rules do nothing, ...",
         "kquota findings --since 7d",
         "kquota findings --kind UNMETERED --evidence",

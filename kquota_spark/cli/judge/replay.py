@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 COMMANDS = {
     "replay": (
-        "judge",
+        "answers",
         "judge request-log files without Spark, and compare with the broker",
         "kquota replay --sample --by bucket",
         "kquota replay --quotas quotas.yaml --broker 1 kafka-request.log",

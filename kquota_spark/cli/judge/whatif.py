@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 COMMANDS = {
     "whatif": (
-        "judge",
+        "answers",
         "which throttles other quotas would have given to the traffic in the tables",
         "kquota whatif --add user=alice,producer_byte_rate=2000000",
         "kquota whatif --quotas quotas.yaml --since 1d",

@@ -27,7 +27,7 @@ from kquota_spark.store.reading import utc_text
 
 COMMANDS = {
     "connections": (
-        "look",
+        "answers",
         "the connections of each client, most total delay first",
         "kquota connections --client-id legacy --since 1h",
     ),

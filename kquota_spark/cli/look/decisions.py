@@ -12,7 +12,7 @@ from kquota_spark.schema.tables import DECISIONS
 
 COMMANDS = {
     "decisions": (
-        "look",
+        "answers",
         "every second of every quota bucket, judged as the broker does",
         "kquota decisions --user alice --since 10m",
         "kquota decisions --throttled --output csv",

@@ -17,7 +17,7 @@ from kquota_spark.store.reading import Tables
 
 COMMANDS = {
     "tables": (
-        "look",
+        "help",
         "the tables and their columns: name, type, meaning",
         "kquota tables",
         "kquota tables decisions",

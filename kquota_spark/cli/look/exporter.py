@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 COMMANDS = {
     "exporter": (
-        "look",
+        "programs",
         "usage, limits and throttles of quota buckets for Prometheus, from the tables",
         "kquota exporter --port 9404",
         "kquota exporter --once",

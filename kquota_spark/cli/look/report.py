@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 COMMANDS = {
     "report": (
-        "look",
+        "answers",
         "a page about a day or any period: who was throttled, who is near a limit, who used what",
         "kquota report --to report.html",
         "kquota report --since 2h --tenant alice --to alice.md",

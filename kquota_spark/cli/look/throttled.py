@@ -30,7 +30,7 @@ from kquota_spark.store.reading import utc_text
 
 COMMANDS = {
     "throttled": (
-        "look",
+        "answers",
         "which buckets were throttled, most total delay first, and how long they waited",
         "kquota throttled --since 2h",
         "kquota throttled --episodes --open",

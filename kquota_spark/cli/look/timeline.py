@@ -54,7 +54,7 @@ from kquota_spark.store.reading import Tables, utc_text
 
 COMMANDS = {
     "timeline": (
-        "look",
+        "answers",
         "one client over time: its rate, its limit, its throttles, and who changed what",
         "kquota timeline --user alice --client-id etl",
         "kquota timeline --user bob --type fetch --since 2h",

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 COMMANDS = {
     "try": (
-        "look",
+        "answers",
         "a recorded broker: its tables and a report, in ten seconds, without Kafka and Spark",
         "kquota try",
         "kquota try --folder /tmp/kquota-try",

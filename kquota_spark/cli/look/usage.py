@@ -30,7 +30,7 @@ from kquota_spark.store.reading import Tables, utc_text
 
 COMMANDS = {
     "usage": (
-        "look",
+        "answers",
         "what each client used in the last day of the table, or since --since",
         "kquota usage --since 7d --limit 10",
         "kquota usage --by-second --client-id etl --since 10m",

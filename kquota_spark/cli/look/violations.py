@@ -14,7 +14,7 @@ from kquota_spark.schema.tables import DECISIONS, VIOLATIONS
 
 COMMANDS = {
     "violations": (
-        "look",
+        "answers",
         "episodes of buckets above their limit",
         "kquota violations --open",
         "kquota violations --user alice --since 1d --until 2h",

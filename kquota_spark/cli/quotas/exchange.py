@@ -117,7 +117,7 @@ def run_import(options: argparse.Namespace) -> int:
     if options.replace and not wanted:
         raise UserError(
             f"{where}: no quotas in it, and --replace would remove all that the cluster has: to lift them use "
-            "kquota quotas disable, to remove some kquota alter --delete"
+            "kquota lift, to remove some kquota alter --delete"
         )
     with chosen_cluster(options) as cluster:
         before = cluster.read()

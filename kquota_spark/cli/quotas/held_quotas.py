@@ -69,7 +69,7 @@ def _note(step: Step, edit: QuotaEdit, now_ms: int) -> str | None:
     quota = f"{edit.entity} {edit.key.value}"
     if proposal.policy == LIFTED:
         then = f"puts {before} back" if is_kept else f"does not put {before} back: {stays}"
-        return f"{quota}: kquota quotas disable has lifted it, and enable {then}"
+        return f"{quota}: kquota lift has lifted it, and kquota lift --end {then}"
     has_set = (
         f"{quota}: enforcement has set it to {exact_text(proposal.after)} ({proposal.policy}, plan {plan_id})"
     )

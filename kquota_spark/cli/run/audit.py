@@ -13,7 +13,7 @@ from kquota_spark.process.check import require_java
 
 COMMANDS = {
     "audit": (
-        "run",
+        "programs",
         "the audit job, in a Spark on this machine",
         "kquota audit --config conf/kquota.yaml",
         "kquota audit --once",

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 COMMANDS = {
     "cluster": (
-        "cluster",
+        "programs",
         "run a real Kafka on this machine, with ZooKeeper or KRaft",
         "kquota cluster up --kraft",
         "kquota cluster down",

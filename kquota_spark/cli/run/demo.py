@@ -7,7 +7,7 @@ import os
 
 COMMANDS = {
     "demo": (
-        "cluster",
+        "programs",
         "a real Kafka, clients over their quotas, and the audit of them, in three minutes",
         "kquota demo --seconds 60",
     ),

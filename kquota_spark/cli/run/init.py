@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 COMMANDS = {
     "init": (
-        "run",
+        "programs",
         "write the first settings from a broker's address, and show what is left to do",
         "kquota init --bootstrap-server broker1:9092",
         "kquota init --bootstrap-server broker1:9092 --command-config client.properties --yes",

@@ -13,7 +13,7 @@ from kquota_spark.process.notices import said_by
 
 COMMANDS = {
     "notify": (
-        "run",
+        "programs",
         "news to people by webhook, Slack, Alertmanager and mail: violations, waiting plans, ...",
         "kquota notify --dry-run",
         "kquota notify --test ops",

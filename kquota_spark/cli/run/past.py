@@ -31,17 +31,17 @@ if TYPE_CHECKING:
 
 COMMANDS = {
     "backfill": (
-        "run",
+        "programs",
         "archived request logs into the tables",
         "kquota backfill --file 1=/archive/kafka-request.log.2026-11-20",
     ),
     "restate": (
-        "run",
+        "programs",
         "recompute a closed period: late lines, quotas that were known too late",
         "kquota restate --from 2026-11-20T10:00 --to 2026-11-20T12:00",
     ),
     "maintain": (
-        "run",
+        "programs",
         "delete old dates, compact closed ones, remove files that nobody reads; run it daily",
         "kquota maintain --dry-run",
         "kquota maintain",

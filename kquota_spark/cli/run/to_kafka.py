@@ -14,12 +14,12 @@ from kquota_spark.process.notices import said_by
 
 COMMANDS = {
     "ship": (
-        "run",
+        "programs",
         "ship request logs into Kafka",
         "kquota ship --file 1=/var/log/kafka/kafka-request.log",
     ),
     "collect": (
-        "run",
+        "programs",
         "collect metrics of brokers into Kafka",
         "kquota collect jmx --config conf/kquota.yaml",
     ),

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 COMMANDS = {
     "help": (
-        "run",
+        "help",
         "read the documentation: a page, or without a topic the list of all",
         "kquota help",
         "kquota help tutorial",

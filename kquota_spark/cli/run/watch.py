@@ -10,7 +10,7 @@ from kquota_spark.errors import UserError
 
 COMMANDS = {
     "watch": (
-        "run",
+        "programs",
         "follow the quotas into quota_changes and quota_rules (the audit job does that itself)",
         "kquota watch",
         "kquota watch --once",

@@ -13,7 +13,7 @@ from kquota_spark.process.notices import said_by
 
 COMMANDS = {
     "serve": (
-        "look",
+        "programs",
         "the report, the live view, tenants' own pages and waiting plans in a browser, read only",
         "kquota serve --port 8080",
     ),

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 COMMANDS = {
     "status": (
-        "look",
+        "answers",
         "does the audit run, in one line; then job, shippers, quota sources, lag, agreement, enforcement",
         "kquota status",
         "kquota status --output json",

@@ -128,7 +128,7 @@ def freeze_part(settings: Settings, place: SettingsPlace, now_ms: int) -> Part:
 
 
 def lifted_part(log: Sequence[LogEntry], place: SettingsPlace) -> Part:
-    """The quotas that `kquota quotas disable` has lifted."""
+    """The quotas that `kquota lift` has lifted."""
     found = lifts(log)
     if not found:
         return Part("lifted", State.OK, "no quota is lifted")
@@ -138,5 +138,5 @@ def lifted_part(log: Sequence[LogEntry], place: SettingsPlace) -> Part:
         State.WARN,
         f"{counted(len(found), 'quota')} lifted",
         since_ms,
-        command_text("quotas status", place),
+        command_text("lift --list", place),
     )

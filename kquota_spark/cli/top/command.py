@@ -33,7 +33,7 @@ from kquota_spark.store.reading import utc_text
 
 COMMANDS = {
     "top": (
-        "look",
+        "answers",
         "what quota buckets do now: a live view of the newest minute of the tables",
         "kquota top",
         "kquota top --once --sort delay",

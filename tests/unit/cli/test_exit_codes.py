@@ -7,14 +7,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from kquota_spark.cli.command_groups import all_commands
+from kquota_spark.cli.command_groups import GROUPS
 from kquota_spark.cli.exit_codes import ALL, codes_of, codes_text, own_codes
 from kquota_spark.cli.main import main, parser
 from tests.support.places import ROOT
 from tests.support.programs.command_output import run
 
 CLI = ROOT / "kquota_spark" / "cli"
-OWN = {words: own for command in all_commands() for words, own in own_codes(command.name).items()}
+LISTED = [command.name for commands in GROUPS.values() for command in commands]
+OWN = {words: own for name in LISTED for words, own in own_codes(name).items()}
 NAMES = {"DONE", "ERROR", "USAGE", "FOUND", "REFUSED", "NOTHING", "STOPPED"}
 
 

@@ -125,7 +125,7 @@ def test_doctor_before_finds_all_that_is_not_set(cluster: InMemoryCluster) -> No
         "timeline --user alice",
         "override list",
         "enforce plan",
-        "quotas status",
+        "lift --list",
         "enforce show",
         "maintain",
         "restate --from 2026-11-20 --to 2026-11-21",

@@ -91,7 +91,9 @@ def test_messages_name_commands_that_exist() -> None:
 
 
 def test_what_lifts_quotas_gives_its_reason() -> None:
-    lifting = [line for line in kquota_lines() if "quotas disable" in line and "--yes" in line]
+    lifting = [
+        line for line in kquota_lines() if "kquota lift" in line and "--end" not in line and "--yes" in line
+    ]
     assert lifting and all("--reason" in line for line in lifting)
 
 

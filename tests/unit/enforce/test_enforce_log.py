@@ -57,7 +57,7 @@ def test_only_a_change_that_was_made_counts_as_a_move() -> None:
 
 
 def test_what_a_person_lifted_lies_on_top_until_it_is_put_back() -> None:
-    # `kquota quotas disable` writes into the same log, and removes what a penalty had set.
+    # `kquota lift` writes into the same log, and removes what a penalty had set.
     world = World()
     world.enforce(proposal(3e6, lasts_ms=HOUR_MS))
     lift = replace(

@@ -1,4 +1,4 @@
-"""`kquota quotas` shows before it acts, reports the outcome of each quota, and fails where not all is as asked."""
+"""`kquota lift` shows before it acts, reports the outcome of each quota, and fails where not all is as asked."""
 
 from __future__ import annotations
 
@@ -75,12 +75,12 @@ def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cluster:
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
     """Exit code, and what went to standard output."""
-    code = main(["quotas", *arguments])
+    code = main(["lift", *arguments])
     return code, capsys.readouterr().out
 
 
 def test_without_yes_it_only_shows(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out = run(capsys, "disable")
+    code, out = run(capsys)
     assert (code, cluster.nodes, cluster.ledger.entries()) == (NOTHING, NODES, [])
     assert out.splitlines() == [
         "entity             key                   before    after",
@@ -92,37 +92,37 @@ def test_without_yes_it_only_shows(cluster: Cluster, capsys: pytest.CaptureFixtu
 
 
 def test_off_and_on_again(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out = run(capsys, "disable", *YES)
+    code, out = run(capsys, *YES)
     assert (code, out.count("lifted\n")) == (0, 3)
-    assert "3 quotas lifted; kquota quotas enable puts them back\nour own enforcement continues" in out
-    code, out = run(capsys, "enable")
+    assert "3 quotas lifted; kquota lift --end puts them back\nour own enforcement continues" in out
+    code, out = run(capsys, "--end")
     assert (code, out.count("  restore\n")) == (NOTHING, 3)
     assert cluster.nodes == {"users/alice": {}, "clients/<default>": {}}
-    code, out = run(capsys, "enable", "--yes")
+    code, out = run(capsys, "--end", "--yes")
     assert (code, cluster.nodes) == (0, NODES)
     assert out.endswith("3 quotas put back as before\n")
-    assert run(capsys, "enable", "--yes") == (NOTHING, "nothing is lifted\n")
+    assert run(capsys, "--end", "--yes") == (NOTHING, "nothing is lifted\n")
 
 
 def test_a_second_time_there_is_nothing_to_do(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
     cluster.switch.freeze(Frozen(1, "ann", "r"))
-    assert "our own enforcement" not in run(capsys, "disable", *YES)[1]
+    assert "our own enforcement" not in run(capsys, *YES)[1]
     rows = len(cluster.ledger.entries())
-    assert run(capsys, "disable", *YES) == (NOTHING, "nothing to lift\n")
-    assert run(capsys, "disable") == (NOTHING, "nothing to lift\n")
+    assert run(capsys, *YES) == (NOTHING, "nothing to lift\n")
+    assert run(capsys) == (NOTHING, "nothing to lift\n")
     assert len(cluster.ledger.entries()) == rows
 
 
 def test_what_was_set_meanwhile_stays_and_is_told(
     cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run(capsys, "disable", *YES)
+    run(capsys, *YES)
     cluster.nodes["users/alice"]["producer_byte_rate"] = "42"
-    code, out = run(capsys, "disable", *YES)
+    code, out = run(capsys, *YES)
     assert (code, "set again since it was lifted: stays" in out) == (NOTHING, True)
-    code, out = run(capsys, "enable", "--output", "json")
+    code, out = run(capsys, "--end", "--output", "json")
     assert (code, len(json.loads(out)["rows"])) == (1, 3)
-    code, out = run(capsys, "enable", "--yes", "--output", "json")
+    code, out = run(capsys, "--end", "--yes", "--output", "json")
     superseded = [row for row in json.loads(out)["rows"] if row["status"] != "restored"]
     assert (code, superseded) == (
         1,
@@ -137,14 +137,14 @@ def test_what_was_set_meanwhile_stays_and_is_told(
 def test_enable_names_whom_it_skipped_and_counts_who_is_left(
     cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run(capsys, "disable", *YES)
+    run(capsys, *YES)
     cluster.nodes["users/alice"]["producer_byte_rate"] = "42"
-    code, out = run(capsys, "enable", "--user", "alice", "--yes")
+    code, out = run(capsys, "--end", "--user", "alice", "--yes")
     assert code == 1
     assert out.splitlines()[-3:] == [
         "1 quota put back as before",
         "skipped: users/alice producer_byte_rate: somebody else set it meanwhile: stays",
-        "1 quota of others stay lifted: kquota quotas enable without a name",
+        "1 quota of others stay lifted: kquota lift --end without a name",
     ]
 
 
@@ -161,9 +161,9 @@ def test_enable_names_whom_it_skipped_and_counts_who_is_left(
 def test_whose_quotas_are_meant(
     cluster: Cluster, capsys: pytest.CaptureFixture[str], whose: list[str], lifted: int
 ) -> None:
-    assert run(capsys, "disable", *whose, *YES)[0] == (0 if lifted else NOTHING)
+    assert run(capsys, *whose, *YES)[0] == (0 if lifted else NOTHING)
     assert sum(map(len, NODES.values())) - sum(map(len, cluster.nodes.values())) == lifted
-    status = json.loads(run(capsys, "status", *whose, "--output", "json")[1])["rows"]
+    status = json.loads(run(capsys, "--list", *whose, "--output", "json")[1])["rows"]
     assert [(row["actor"], row["reason"], row["is_in_doubt"]) for row in status] == [
         ("ann", "incident 7", False)
     ] * lifted
@@ -173,7 +173,7 @@ def test_a_name_that_a_client_chose_stays_within_its_column(
     cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster.nodes[str(HOSTILE)] = {"request_percentage": "1"}
-    shown = run(capsys, "disable")[1] + run(capsys, "disable", *YES)[1] + run(capsys, "status")[1]
+    shown = run(capsys)[1] + run(capsys, *YES)[1] + run(capsys, "--list")[1]
     assert "\x1b" not in shown and "\u202e" not in shown
     assert max(map(len, shown.splitlines())) <= 100
 
@@ -182,7 +182,7 @@ def test_a_name_that_a_client_chose_stays_within_its_column(
 def test_nobody_lifts_without_a_reason(
     cluster: Cluster, capsys: pytest.CaptureFixture[str], reason: list[str]
 ) -> None:
-    assert main(["quotas", "disable", "--yes", *reason]) == 1
+    assert main(["lift", "--yes", *reason]) == 1
     assert capsys.readouterr().err == "kquota: --reason: expected 1 to 500 characters: others will ask why\n"
     assert cluster.nodes == NODES
 
@@ -198,7 +198,7 @@ def test_a_lost_lease_ends_it_in_one_line(
         return original(target, quotas)
 
     monkeypatch.setattr(InMemoryTarget, "read", overtaken)
-    assert main(["quotas", "disable", *YES]) == 1
+    assert main(["lift", *YES]) == 1
     assert "kquota: another enforcer has taken the lease meanwhile: nothing more was sent; run it again" in (
         capsys.readouterr().err
     )
@@ -206,17 +206,47 @@ def test_a_lost_lease_ends_it_in_one_line(
 
 
 def test_what_is_no_quota_is_named(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
-    main(["quotas", "disable"])
+    main(["lift"])
     assert capsys.readouterr().err == "not read as quotas, and left as it is: users/%zz: malformed\n"
 
 
 def test_an_enforcer_finds_lifted_quotas_on_top_of_its_own_changes(
     cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run(capsys, "disable", *YES)
+    run(capsys, *YES)
     state = LogState.of(cluster.ledger.entries())
     live = {quota: [step.proposal.after for step in steps] for quota, steps in state.live.items()}
     assert live == {Quota(Entity.parse(path), QuotaKey(key)): [None] for path in NODES for key in NODES[path]}
     assert (state.in_doubt(), state.expired(10**15)) == ([], [])
-    run(capsys, "enable", "--yes")
+    run(capsys, "--end", "--yes")
     assert not any(LogState.of(cluster.ledger.entries()).live.values())
+
+
+def test_the_old_names_do_the_same(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["quotas", "disable", *YES]) == 0
+    assert cluster.nodes == {"users/alice": {}, "clients/<default>": {}}
+    capsys.readouterr()
+    assert main(["quotas", "status"]) == 0
+    old = capsys.readouterr().out
+    assert run(capsys, "--list") == (0, old)
+    assert old.endswith("3 quotas lifted; kquota lift --end puts them back\n")
+    assert main(["quotas", "enable", "--yes"]) == 0
+    assert cluster.nodes == NODES
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["--end", "--reason", "r"], "--reason: not with --end"),
+        (["--list", "--yes"], "--yes: not with --list"),
+        (["--list", "--ticket", "T-1"], "--ticket: not with --list"),
+    ],
+)
+@pytest.mark.usefixtures("cluster")
+def test_an_option_that_would_do_nothing_is_refused(
+    capsys: pytest.CaptureFixture[str], words: list[str], problem: str
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["lift", *words])
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.splitlines()[0] == f"kquota lift: {problem}"

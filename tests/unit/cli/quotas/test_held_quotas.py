@@ -33,7 +33,7 @@ HAS_SET = "users/alice producer_byte_rate: enforcement has set it to"
 PENALTY = f"{HAS_SET} 500,000 (penalty, plan p-1)"
 FOR_NOW = f"{PENALTY} until 2026-11-21 05:55:00 UTC:"
 FOR_GOOD = "to set it for good run kquota enforce rollback p-1 first"
-IS_LIFTED = "users/alice producer_byte_rate: kquota quotas disable has lifted it, and enable"
+IS_LIFTED = "users/alice producer_byte_rate: kquota lift has lifted it, and kquota lift --end"
 
 
 def step(

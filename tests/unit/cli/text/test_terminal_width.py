@@ -61,7 +61,7 @@ COMMANDS = (
     "help reading",
     "context list",
     "exempt list",
-    "quotas status",
+    "lift --list",
 )  # fmt: skip
 
 
