@@ -14,7 +14,8 @@ from kquota_spark.cli.chosen.cluster_choice import ClusterAddress, chosen_addres
 from kquota_spark.cli.options import add_settings_options, settings_of, whole_number
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
-from kquota_spark.formats.quota_files.quota_file import expected_value, finite_number
+from kquota_spark.formats.quota_files.quota_file import quota_value
+from kquota_spark.formats.text.person_values import example_of
 from kquota_spark.model.govern.govern import Governor
 from kquota_spark.model.measure.sampled_rate import RingVariant
 from kquota_spark.model.quotas.entities import DEFAULT, Default, Entity
@@ -219,11 +220,12 @@ def _read(text: str) -> tuple[dict[str, str | Default], dict[AnyKey, float]]:
         if name in _PARTS:
             parts[name] = DEFAULT if given == DEFAULT.value else given
         elif name in _KEYS:
-            value = finite_number(given)
-            expected = expected_value(name, value)
-            if value is None or expected is not None:
-                raise UserError(f"--add {text}: {name} is {given!r}, expected {expected}")
-            values[_KEYS[name]] = value
+            key = _KEYS[name]
+            try:
+                values[key] = quota_value(key, given)
+            except ValueError as error:
+                problem = f"{name} is {given!r}, expected {error}, e.g. {example_of(key)}"
+                raise UserError(f"--add {text}: {problem}") from None
         else:
             near = get_close_matches(name, [*_PARTS, *_KEYS], n=1)
             hint = f"did you mean {near[0]}?" if near else f"expected {', '.join((*_PARTS, *_KEYS))}"

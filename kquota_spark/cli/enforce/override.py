@@ -38,9 +38,10 @@ from kquota_spark.enforce.in_memory import InMemoryLedger
 from kquota_spark.enforce.log_state import DAY_MS, LogState
 from kquota_spark.enforcement.edges.log import EnforcementLog
 from kquota_spark.errors import UserError
-from kquota_spark.formats.quota_files.quota_file import finite_number
+from kquota_spark.formats.quota_files.quota_file import quota_value
 from kquota_spark.formats.text.escape import entity_text
 from kquota_spark.formats.text.person_units import clock_time, person_span, quota_text
+from kquota_spark.formats.text.person_values import example_of
 from kquota_spark.model.quotas.entities import DEFAULT, Entity, Name
 from kquota_spark.model.quotas.quota_types import QuotaKey
 from kquota_spark.process.clock import now_ms
@@ -87,7 +88,7 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
     when.add_argument("--for", dest="length_ms", type=length_argument, metavar="T", help="30s, 10m, 2h, 1d")
     when.add_argument("--until", type=time_argument, metavar="T", help="an ISO time in UTC")
     setting.add_argument("--reason", required=True, metavar="TEXT", help="why; it is kept in the log")
-    setting.set_defaults(run=run_set)
+    setting.set_defaults(run=run_set, usage=setting.error)
     listing = commands.add_parser("list", help="those in force or under way")
     listing.set_defaults(run=run_list)
     expire = commands.add_parser("expire", help="put back now what was there before one")
@@ -114,9 +115,8 @@ def _add_quota_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--value",
         required=True,
-        type=_amount,
         metavar="N",
-        help="per broker: bytes/s, percent of a thread, or 1/s",
+        help="per broker: bytes/s, percent of a thread, or 1/s; also as 2MB/s, 200%%, 10/s",
     )
 
 
@@ -125,10 +125,12 @@ def run_set(options: argparse.Namespace) -> int:
 
     Raises:
         UserError: no entity, no reason, an end in the past, or a server or table that cannot be used.
+        SystemExit: with 2, for a value that no cluster takes.
     """
     from kquota_spark.enforcement.assembly import enforcing, wait_for_lease
     from kquota_spark.enforcement.situation import override_evidence
 
+    value = _value(options)
     settings, time_ms = settings_of(options, "tables"), now_ms()
     quota = Quota(_entity(options), QuotaKey(options.key))
     reason, until_ms = reason_of(options.reason), _until_ms(options.length_ms, options.until, time_ms)
@@ -137,7 +139,7 @@ def run_set(options: argparse.Namespace) -> int:
         wanted = Proposal(
             quota=quota,
             before=run.edges.target.read([quota])[quota].value,
-            after=options.value,
+            after=value,
             policy=POLICY,
             reason=reason,
             expires_at_ms=until_ms,
@@ -233,8 +235,10 @@ def _until_ms(length_ms: int | None, until: Since | None, time_ms: int) -> int:
     return until_ms
 
 
-def _amount(text: str) -> float:
-    value = finite_number(text)
-    if value is None or value <= 0:
-        raise argparse.ArgumentTypeError(f"{text!r}, expected a number above 0, e.g. 1500000")
-    return value
+def _value(options: argparse.Namespace) -> float:
+    key = QuotaKey(options.key)
+    try:
+        return quota_value(key, options.value, is_above_zero=True)
+    except ValueError as error:
+        options.usage(f"argument --value: {options.value!r}, expected {error}, e.g. {example_of(key)}")
+        raise AssertionError from error  # options.usage ends the program

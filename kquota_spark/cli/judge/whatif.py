@@ -86,8 +86,8 @@ def add_commands(commands: Any) -> None:
         action="append",
         default=[],
         metavar="QUOTA",
-        help="try this on top of the file, or of the quotas that were in force: user=bob,producer_byte_rate=250000; "
-        "may be repeated",
+        help="try this on top of the file, or of the quotas that were in force: user=bob,producer_byte_rate=250000, "
+        "or 250kB/s; may be repeated",
     )
     from_then = "from then on (default: an hour before the end): 10m, 2h ago, an ISO time in UTC"
     add_time_option(parser, "--since", about=from_then)

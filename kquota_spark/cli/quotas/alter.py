@@ -11,8 +11,9 @@ from kquota_spark.cli.exit_codes import ERROR, NOTHING, REFUSED_THERE
 from kquota_spark.cli.quotas.held_quotas import held_notes, held_steps
 from kquota_spark.cli.quotas.quota_edits import add_edit_options, carry_out, choices_of
 from kquota_spark.errors import UserError
-from kquota_spark.formats.quota_files.quota_file import expected_value, finite_number
+from kquota_spark.formats.quota_files.quota_file import quota_value
 from kquota_spark.formats.text.person_units import rate_text
+from kquota_spark.formats.text.person_values import example_of
 from kquota_spark.model.compare.quota_diff import Identity, effect_changes
 from kquota_spark.model.compare.quota_tree import quota_type_of
 from kquota_spark.model.quotas.entities import AnyEntity, IpEntity
@@ -43,7 +44,9 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
         description="{about}. Values are checked before anything is sent, and shown before and after.",
     )
     add_entity_options(parser, is_filter=False)
-    values = parser.add_argument_group("values", "in Kafka's units: bytes/s, percent of a thread, 1/s")
+    values = parser.add_argument_group(
+        "values", "bytes/s, percent of a thread, 1/s: as plain numbers, or as 2MB/s, 1.5MiB/s, 200%%, 10/s"
+    )
     values.add_argument("--add", "--add-config", action="append", default=[], metavar="KEY=VALUE,...",
                         help="set a key; may be repeated")  # fmt: skip
     values.add_argument("--delete", "--delete-config", action="append", default=[], metavar="KEY,...",
@@ -138,7 +141,8 @@ def _wanted(
         if names.count(key) > 1:
             wrong_usage(f"{key} is named twice, expected once")
     require_name(entity, is_set=bool(added))
-    return {_key(entity, key): None if value is None else _value(entity, key, value) for key, value in pairs}
+    keys = [(_key(entity, key), value) for key, value in pairs]
+    return {key: None if value is None else _value(entity, key, value) for key, value in keys}
 
 
 def _key(entity: AnyEntity, text: str) -> AnyKey:
@@ -149,12 +153,10 @@ def _key(entity: AnyEntity, text: str) -> AnyKey:
     return keys[text]
 
 
-def _value(entity: AnyEntity, key: str, text: str) -> float:
+def _value(entity: AnyEntity, key: AnyKey, text: str) -> float:
     """A value that every cluster takes. KRaft refuses the others, and brokers with ZooKeeper would misread them."""
-    number = finite_number(text)
-    expected = expected_value(key, number)
-    if number is None or expected is not None or number <= 0:
-        # File formats allow a quota of 0, but KRaft does not.
-        expected = (expected or expected_value(key, None) or "").replace("0 or more", "above 0")
-        raise UserError(f"{entity}: {key}={text}: expected {expected}; nothing was sent")
-    return number
+    try:
+        return quota_value(key, text, is_above_zero=True)
+    except ValueError as error:
+        problem = f"expected {error}, e.g. {example_of(key)}; nothing was sent"
+        raise UserError(f"{entity}: {key.value}={text}: {problem}") from None

@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from kquota_spark import __version__
@@ -29,6 +30,7 @@ from kquota_spark.errors import UserError
 from kquota_spark.formats.exchange.kfk import as_line
 from kquota_spark.formats.quota_files.quota_file import finite_number
 from kquota_spark.formats.text.escape import encodable_json, entity_text, harmless_json, terminal_text
+from kquota_spark.formats.text.person_values import example_of, number_with_unit
 from kquota_spark.kafka.client_properties import read_properties
 from kquota_spark.kafka.quota_admin import Named
 from kquota_spark.model.quotas.entities import AnyEntity, IpEntity
@@ -95,9 +97,10 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
             parser.add_argument(f"--{kind}", metavar="NAME", help=f"of this {kind}")
             parser.add_argument(f"--{kind}-default", action="store_true", help="of the default")
         parser.add_argument("--dry-run", action="store_true", help="change nothing; print what would be")
-    for name, (_, unit) in _RATES.items():
+    for name, (key, unit) in _RATES.items():
         option = f"--{name.replace('_', '-')}"
-        create.add_argument(option, type=_number, metavar="N", help=unit)
+        about = f"{unit}: {example_of(key)}".replace("%", "%%")
+        create.add_argument(option, type=partial(_number, key), metavar="N", help=about)
         delete.add_argument(option, action="store_true", help="remove this one")
     create.set_defaults(run=run_create)
     delete.set_defaults(run=run_delete)
@@ -282,8 +285,13 @@ def _fits(entity: AnyEntity, key: AnyKey) -> bool:
     return isinstance(key, IpQuotaKey) == (entity.level is None)
 
 
-def _number(text: str) -> float:
-    value = finite_number(text)
+def _number(key: AnyKey, text: str) -> float:
+    """A number of any size, as kfk-quotas takes it, or a value with a unit; the cluster checks it."""
+    try:
+        value = finite_number(text)
+        value = number_with_unit(key, text) if value is None else value
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r}, expected {error}") from None
     if value is None:
-        raise argparse.ArgumentTypeError(f"{text!r}, expected a number, e.g. 5000000")
+        raise argparse.ArgumentTypeError(f"{text!r}, expected a number, e.g. {example_of(key)}")
     return value

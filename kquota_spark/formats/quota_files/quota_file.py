@@ -3,7 +3,7 @@
 The file is a list of `{user, client_id, type, value, from_ms, to_ms}`; limits of ips have `ip` instead of a user and
 a client id. A part that is null is absent from the entity, and `<default>` is the default entity. Names are raw, not
 sanitised. `from_ms` null means since ever, `to_ms` null means until further notice. Values are those that brokers can
-hold, in Kafka's units.
+hold, in Kafka's units, or with a unit: `2MB/s`.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ import yaml
 
 from kquota_spark.bounded_yaml import BoundedLoader, is_decimal
 from kquota_spark.errors import UserError
+from kquota_spark.formats.text.person_values import number_with_unit
 from kquota_spark.model.quotas.entities import DEFAULT, AnyEntity, Entity, IpEntity, Name
 from kquota_spark.model.quotas.ip_quotas import by_address
-from kquota_spark.model.quotas.quota_types import IP_QUOTA_KEY, QuotaKey, parse_key
+from kquota_spark.model.quotas.quota_types import IP_QUOTA_KEY, AnyKey, QuotaKey, parse_key
 from kquota_spark.model.quotas.rules import BEGINNING_MS, END_MS, QuotaChange
 
 _MAX_BYTES = 16_000_000
@@ -230,12 +231,15 @@ def _type(given: dict[str, Any], where: str, problems: list[str]) -> str | None:
 def _value(given: dict[str, Any], kind: str | None, where: str, problems: list[str]) -> float | None:
     if "value" not in given:
         return None
-    value = finite_number(given["value"])
-    expected = expected_value(kind, value)
+    try:
+        if kind is not None:
+            return quota_value(parse_key(kind), given["value"])
+        expected = expected_value(None, finite_number(given["value"]))
+    except ValueError as error:
+        expected = str(error)
     if expected is not None:
         problems.append(f"{where}.value: {_shown(given['value'])}, expected {expected}")
-        return None
-    return value
+    return None
 
 
 def _time_ms(given: dict[str, Any], part: str, where: str, problems: list[str]) -> int | None:
@@ -296,6 +300,27 @@ def finite_number(value: Any) -> float | None:
     except (ValueError, OverflowError):
         return None
     return number if math.isfinite(number) else None
+
+
+def quota_value(key: AnyKey, given: Any, *, is_above_zero: bool = False) -> float:
+    """A value that brokers can hold, in Kafka's unit.
+
+    Args:
+        key: the quota that it is for.
+        given: a number, its text, or a number with a unit of the key: `2MB/s`, `200%`, `10/s`.
+        is_above_zero: refuse 0, as KRaft does. Files of clusters with ZooKeeper may have it.
+
+    Raises:
+        ValueError: any other value; the text names what was expected.
+    """
+    number = finite_number(given)
+    if number is None and isinstance(given, str):
+        number = number_with_unit(key, given)
+    is_zero = is_above_zero and number == 0
+    expected = expected_value(key.value, None if is_zero else number)
+    if number is None or expected is not None:
+        raise ValueError((expected or "").replace("0 or more", "above 0" if is_above_zero else "0 or more"))
+    return number
 
 
 def expected_value(kind: str | None, value: float | None) -> str | None:

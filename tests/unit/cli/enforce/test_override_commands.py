@@ -193,20 +193,23 @@ def test_what_is_missing_is_said_in_one_line(
     assert kquota(cluster, "override", "set", *arguments) == (1, "", f"kquota: {said}\n")
 
 
-@pytest.mark.parametrize("value", ["0", "-1", "nan", "inf", "much"])
-def test_a_value_is_a_number_above_0(cluster: InMemoryCluster, value: str) -> None:
-    with pytest.raises(SystemExit):
-        kquota(
-            cluster,
-            "override",
-            "set",
-            "--user",
-            "a",
-            "--key",
-            "producer_byte_rate",
-            f"--value={value}",
-            *SET[4:],
-        )
+@pytest.mark.parametrize("value", ["0", "-1", "nan", "inf", "much", "1.5", "1KB", "200%"])
+def test_a_value_is_a_number_above_0(
+    cluster: InMemoryCluster, value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    key = ("--key", "producer_byte_rate", f"--value={value}")
+    with pytest.raises(SystemExit) as ended:
+        main(["override", "set", "--user", "a", *key, *SET[4:], "--config", str(cluster.config)])
+    assert ended.value.code == 2
+    expected = "expected a whole number of bytes per second, above 0, e.g. 2000000 or 2MB/s"
+    said = f"kquota override set: argument --value: {value!r}, {expected}"
+    assert capsys.readouterr().err.splitlines()[0] == said
+
+
+def test_a_value_may_have_a_unit(cluster: InMemoryCluster) -> None:
+    in_kilobytes = ("--key", "producer_byte_rate", "--value", "600kB/s", *SET[4:])
+    assert kquota(cluster, "override", "set", "--user", "alice", *in_kilobytes, "--yes")[0] == 0
+    assert cluster.of_alice == "600000.0"
 
 
 def test_freeze_needs_a_reason_and_unfreeze_says_what_was(cluster: InMemoryCluster) -> None:

@@ -49,6 +49,11 @@ Altered = list[tuple[AnyEntity, dict[AnyKey, float | None]]]
         (["--user=a", "--client-default", "--mutation-rate=2"], [(Entity("a", DEFAULT), {MUTATIONS: 2.0})]),
         (["--client-default", "--fetch-rate=1e6"], [(Entity(None, DEFAULT), {FETCH: 1e6})]),
         (["--ip=10.0.0.1", "--connection-rate=5"], [(IpEntity("10.0.0.1"), {CONNECTIONS: 5.0})]),
+        (["--ip-default", "--connection-rate=5/s"], [(IpEntity(DEFAULT), {CONNECTIONS: 5.0})]),
+        (
+            ["--user=a", "--produce-rate=1.5MiB/s", "--request-rate=12.5%"],
+            [(Entity("a"), {PRODUCE: 1_572_864.0, PERCENT: 12.5})],
+        ),  # 1.5 * 2^20
         (["--ip-default", "--connection-rate=5"], [(IpEntity(DEFAULT), {CONNECTIONS: 5.0})]),
     ],
     ids=lambda value: " ".join(value) if isinstance(value[0], str) else "",

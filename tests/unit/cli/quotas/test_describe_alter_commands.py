@@ -21,6 +21,7 @@ ALICE, ALICE_ETL, ALICE_ANY = Entity("alice"), Entity("alice", "etl"), Entity("a
 USERS, ETL, CLIENTS = Entity(DEFAULT), Entity(None, "etl"), Entity(None, DEFAULT)
 DN = "CN=app,OU=x"
 BYTES, UNSENT = "expected a whole number of bytes per second", "; nothing was sent"
+OR_SO = ", e.g. 2000000 or 2MB/s"
 QUOTAS: QuotaSet = {
     ALICE: {PRODUCE: 5e6, FETCH: 2.0},
     ALICE_ETL: {PRODUCE: 3e5},
@@ -197,6 +198,13 @@ def test_both_grammars_alter_alike(asked: str, cluster: InMemoryClusterQuotas) -
     assert cluster.altered == [(Entity("bob"), {PRODUCE: 7.0, FETCH: 8.0})]
 
 
+def test_values_may_have_units(cluster: InMemoryClusterQuotas) -> None:
+    given = "producer_byte_rate=2MB/s,consumer_byte_rate=1.5MiB/s,request_percentage=200%"
+    shown("alter", "--user", "bob", "--add", given, "--yes")
+    wanted = {PRODUCE: 2_000_000.0, FETCH: 1_572_864.0, QuotaKey.REQUEST_PERCENTAGE: 200.0}  # 1.5 * 2^20
+    assert cluster.altered == [(Entity("bob"), wanted)]
+
+
 @pytest.mark.parametrize(
     ("asked", "problem"),
     [
@@ -206,25 +214,36 @@ def test_both_grammars_alter_alike(asked: str, cluster: InMemoryClusterQuotas) -
         ),
         (
             "--user alice --add producer_byte_rate=0",
-            f"users/alice: producer_byte_rate=0: {BYTES}, above 0{UNSENT}",
+            f"users/alice: producer_byte_rate=0: {BYTES}, above 0{OR_SO}{UNSENT}",
         ),
         (
             "--user alice --add producer_byte_rate=-1",
-            f"users/alice: producer_byte_rate=-1: {BYTES}, above 0{UNSENT}",
+            f"users/alice: producer_byte_rate=-1: {BYTES}, above 0{OR_SO}{UNSENT}",
         ),
         (
             "--user alice --add consumer_byte_rate=1.5",
-            f"users/alice: consumer_byte_rate=1.5: {BYTES}, above 0{UNSENT}",
+            f"users/alice: consumer_byte_rate=1.5: {BYTES}, above 0{OR_SO}{UNSENT}",
+        ),
+        (
+            "--user alice --add producer_byte_rate=2KB/s",
+            f"users/alice: producer_byte_rate=2KB/s: {BYTES}, above 0{OR_SO}{UNSENT}",
+        ),
+        (
+            "--user alice --add producer_byte_rate=1.0000005MB",
+            (
+                "users/alice: producer_byte_rate=1.0000005MB: expected whole bytes per second, and this is "
+                f"1,000,000.5{OR_SO}{UNSENT}"
+            ),
         ),
         (
             "--user alice --add request_percentage=nan",
-            f"users/alice: request_percentage=nan: expected a number, above 0{UNSENT}",
+            f"users/alice: request_percentage=nan: expected a number, above 0, e.g. 200 or 200%{UNSENT}",
         ),
         (
             "--ip ::1 --add connection_creation_rate=2147483648",
             (
                 "ips/::1: connection_creation_rate=2147483648: expected a whole number of connections per second, "
-                f"2147483647 or less{UNSENT}"
+                f"2147483647 or less, e.g. 10 or 10/s{UNSENT}"
             ),
         ),
         (

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from kquota_spark.cli.chosen.quota_source import added_quotas
 from kquota_spark.config.settings import Settings
 from kquota_spark.config.windows import rate_config
 from kquota_spark.formats.quota_files.quota_file_text import quota_file_text
@@ -279,6 +280,12 @@ def test_a_quota_added_to_those_in_force_is_the_same_as_a_file_that_has_it(
     assert (code, limited) == (0, {"bob"})
 
 
+def test_a_quota_to_add_may_have_units() -> None:
+    found = added_quotas(["user=bob,producer_byte_rate=250kB/s,request_percentage=50%"])
+    values = {QuotaKey.PRODUCER_BYTE_RATE: 250_000.0, QuotaKey.REQUEST_PERCENTAGE: 50.0}
+    assert found == {Entity("bob"): values}
+
+
 @pytest.mark.parametrize(
     ("text", "error"),
     [
@@ -295,6 +302,10 @@ def test_a_quota_added_to_those_in_force_is_the_same_as_a_file_that_has_it(
         (
             "user=bob,producer_byte_rate=1.5",
             "producer_byte_rate is '1.5', expected a whole number of bytes per ",
+        ),
+        (
+            "user=bob,producer_byte_rate=2KB/s",
+            "producer_byte_rate is '2KB/s', expected a whole number of bytes per ",
         ),
         (
             "user=bob,producer_byte_rate=-1",
