@@ -92,6 +92,20 @@ def named_clusters(options: argparse.Namespace) -> list[str]:
     return [f"--{name.replace('_', '-')}" for name in names if getattr(options, name) is not None]
 
 
+def cluster_words(options: argparse.Namespace) -> list[str]:
+    """Options that name the same cluster again, also after another context is in use.
+
+    Raises:
+        UserError: the file of contexts cannot be read.
+    """
+    names = ("context", "bootstrap_server", "command_config", "zookeeper", "config")
+    given = [(name.replace("_", "-"), getattr(options, name)) for name in names]
+    if all(value is None for _, value in given):
+        in_use = load_contexts(contexts_file(os.environ)).in_use
+        given = [("context", in_use)] if in_use else [("config", DEFAULT_CONFIG)]
+    return [word for name, value in given if value is not None for word in (f"--{name}", os.fspath(value))]
+
+
 def chosen_address(options: argparse.Namespace) -> ClusterAddress:
     """The address of the cluster that the options choose.
 

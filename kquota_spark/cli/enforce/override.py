@@ -31,6 +31,7 @@ from kquota_spark.cli.options import (
     settings_of,
     time_argument,
 )
+from kquota_spark.cli.quotas.undo import settings_words
 from kquota_spark.cli.text.render import Shown, show
 from kquota_spark.enforce.changes import OVERRIDE as POLICY
 from kquota_spark.enforce.changes import Event, LogEntry, Mode, Proposal, Quota
@@ -163,7 +164,8 @@ def run_set(options: argparse.Namespace) -> int:
     if not any(row.event is Event.APPLIED for row in rows):
         is_refused = any(row.event is Event.REFUSED for row in rows)
         said = _NOT_IN_FORCE if is_refused or may_send else _what_it_waits_for(plan.plan_id, run)
-    code = acted("kquota override set", rows, options.output, said)
+    back = ["kquota", "override", "expire", plan.plan_id, "--yes", *settings_words(options)]
+    code = acted("kquota override set", rows, options.output, said, back)
     return NOTHING if code == DONE and not may_send else code
 
 

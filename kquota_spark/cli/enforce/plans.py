@@ -29,6 +29,7 @@ from kquota_spark.cli.options import (
     add_yes_option,
     settings_of,
 )
+from kquota_spark.cli.quotas.undo import settings_words, undo_of
 from kquota_spark.cli.text.page import Page, say
 from kquota_spark.cli.text.render import Format, show
 from kquota_spark.config.settings import Settings
@@ -154,7 +155,8 @@ def run_apply(options: argparse.Namespace) -> int:
         time_ms = now_ms()
         rows = run.enforcer.apply(options.plan_id, run.situation(time_ms), time_ms)
         said = "" if rows else f"nothing was sent: {_why_nothing(entries, run, time_ms)}"
-    return acted("kquota enforce apply", rows, options.output, said)
+    back = ["kquota", "enforce", "rollback", options.plan_id, "--yes", *settings_words(options)]
+    return acted("kquota enforce apply", rows, options.output, said, back)
 
 
 def _why_nothing(entries: Sequence[LogEntry], run: Enforcing, time_ms: int) -> str:
@@ -271,14 +273,15 @@ def exit_code_of(rows: Iterable[LogEntry]) -> int:
     return DONE if events else NOTHING
 
 
-def acted(command: str, rows: Sequence[LogEntry], form: Format, note: str) -> int:
-    """Print rows, then a note.
+def acted(command: str, rows: Sequence[LogEntry], form: Format, note: str, back: Sequence[str] = ()) -> int:
+    """Print rows, then a note, then the command that undoes what was applied.
 
     Args:
         command: name in the envelope of the answer.
         rows: rows written to the enforcement log.
         form: of the output.
         note: a sentence for people; empty for none.
+        back: words of the command that undoes it; empty for none.
 
     Returns:
         The exit code.
@@ -288,8 +291,11 @@ def acted(command: str, rows: Sequence[LogEntry], form: Format, note: str) -> in
             say(event_line(row))
     else:
         show(steps_report(command, rows), form)
+    stream = sys.stdout if form == "table" else sys.stderr
     if note:
-        say(terminal_text(note), sys.stdout if form == "table" else sys.stderr)
+        say(terminal_text(note), stream)
+    if back and any(row.event is Event.APPLIED for row in rows):
+        say(undo_of(back), stream)
     return exit_code_of(rows)
 
 

@@ -22,6 +22,8 @@ from kquota_spark.cli.options import (
     counted,
     settings_of,
 )
+from kquota_spark.cli.quotas.undo import settings_words, undo_of
+from kquota_spark.cli.text.page import say
 from kquota_spark.cli.text.render import Colour, Format, Report, Row, Shown, show
 from kquota_spark.config.settings import Settings
 from kquota_spark.enforce.changes import Quota, StepId
@@ -153,8 +155,9 @@ def run_disable(options: argparse.Namespace) -> int:
     with _edges(settings) as edges:
         if not options.yes:
             lines = planned_lifting(_in_force(settings, scope), lifts(edges.ledger.entries()))
-            return _show("disable", lines, options.output, _nothing_changed(lines, "nothing to lift"))
-        lifter = _lifter(settings, edges, "kquota quotas disable")
+            return _show("kquota lift", lines, options.output, _nothing_changed(lines, "nothing to lift"))
+        lifter = _lifter(settings, edges, "kquota lift")
+        earlier = len(_lifted(edges, scope))
         lines = planned_lifting(_in_force(settings, scope), lifts(edges.ledger.entries()))
         kept = [line for line in lines if line.fate is Fate.KEPT]
         meant = [line.quota for line in lines if line.fate is Fate.LIFT]
@@ -167,7 +170,21 @@ def run_disable(options: argparse.Namespace) -> int:
         goes_on = "\nour own enforcement continues and may set quotas: kquota freeze stops it"
         advice = "" if edges.switch.frozen() else goes_on
     said = f"{_count(done, Fate.LIFTED)} lifted; kquota lift --end puts them back{advice}"
-    return _show("kquota lift", [*done, *kept], options.output, said if done else "nothing to lift")
+    code = _show("kquota lift", [*done, *kept], options.output, said if done else "nothing to lift")
+    if any(line.fate is Fate.LIFTED for line in done):
+        others = f"kquota lift --end puts back {counted(earlier, 'quota')} lifted earlier, too"
+        undo = f"no undo of this alone: {others}" if earlier else undo_of(_way_back(options))
+        say(undo, sys.stdout if options.output == "table" else sys.stderr)
+    return code
+
+
+def _way_back(options: argparse.Namespace) -> list[str]:
+    """The command that puts back all lifted quotas of the same names."""
+    whose = [f"--user={options.user}"] if options.user is not None else []
+    whose += [f"--client-id={options.client_id}"] if options.client_id is not None else []
+    whose += ["--user-default"] if options.user_default else []
+    whose += ["--client-default"] if options.client_default else []
+    return ["kquota", "lift", "--end", *whose, "--yes", *settings_words(options)]
 
 
 def run_enable(options: argparse.Namespace) -> int:
@@ -184,7 +201,7 @@ def run_enable(options: argparse.Namespace) -> int:
             values = {quota: held[quota].value for quota in meant}
             lines = planned_restoring(meant.values(), values)
             return _show("enable", lines, options.output, _nothing_changed(lines, "nothing is lifted"))
-        lifter = _lifter(settings, edges, "kquota quotas enable")
+        lifter = _lifter(settings, edges, "kquota lift --end")
         meant = _lifted(edges, scope)
         done: list[Line] = []
         for batch in in_batches(reversed(meant)):

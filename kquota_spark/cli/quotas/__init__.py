@@ -1,5 +1,5 @@
 """Commands that read and edit quotas.
 
-In reading order: quota_edits, held_quotas, quota_sides, exchange, alter, describe, diff, drift, tree, context,
-kfk_selection, kfk.
+In reading order: undo, quota_edits, held_quotas, quota_sides, exchange, alter, describe, diff, drift, tree,
+context, kfk_selection, kfk.
 """

@@ -5,7 +5,12 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterator, Sequence
 
-from kquota_spark.cli.chosen.cluster_choice import add_cluster_options, chosen_cluster, settings_beside
+from kquota_spark.cli.chosen.cluster_choice import (
+    add_cluster_options,
+    chosen_cluster,
+    cluster_words,
+    settings_beside,
+)
 from kquota_spark.cli.chosen.entity_options import add_entity_options, asked_entity, require_name
 from kquota_spark.cli.exit_codes import ERROR, NOTHING, REFUSED_THERE
 from kquota_spark.cli.quotas.held_quotas import held_notes, held_steps
@@ -82,7 +87,10 @@ def run_alter(options: argparse.Namespace) -> int:
         notes += _fall_backs(edits, quotas, {**quotas, entity: left})
         choices = choices_of(options)
         unchanged = 0 if edits else 1
-        return carry_out(cluster, edits, choices, command="kquota alter", unchanged=unchanged, notes=notes)
+        return carry_out(
+            cluster, edits, choices, command="kquota alter", unchanged=unchanged, notes=notes, before=quotas,
+            where=cluster_words(options),
+        )  # fmt: skip
 
 
 def _fall_backs(edits: Sequence[QuotaEdit], before: QuotaSet, after: QuotaSet) -> Iterator[str]:

@@ -12,7 +12,12 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kquota_spark.cli.chosen.cluster_choice import add_cluster_options, chosen_cluster, settings_beside
+from kquota_spark.cli.chosen.cluster_choice import (
+    add_cluster_options,
+    chosen_cluster,
+    cluster_words,
+    settings_beside,
+)
 from kquota_spark.cli.exit_codes import ERROR, NOTHING, REFUSED_THERE
 from kquota_spark.cli.options import add_tables_option, settings_of, time_argument
 from kquota_spark.cli.quotas.held_quotas import held_notes, held_steps
@@ -72,6 +77,9 @@ def _add_import(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
         action="store_true",
         help="remove what the file does not name: the cluster gets exactly the file",
     )
+    parser.add_argument(
+        "--allow-empty", action="store_true", help="with --replace: a file without quotas removes all"
+    )
     add_cluster_options(parser)
     add_edit_options(parser)
     parser.set_defaults(run=run_import, usage=parser.error)
@@ -114,10 +122,10 @@ def run_import(options: argparse.Namespace) -> int:
     where = "standard input" if options.file == STDIN else options.file
     text = file_text(options.file, where)
     wanted = quotas_in(_read_format(text, options.format, options.file, options.usage), text, where)
-    if options.replace and not wanted:
+    if options.replace and not wanted and not options.allow_empty:
         raise UserError(
             f"{where}: no quotas in it, and --replace would remove all that the cluster has: to lift them use "
-            "kquota lift, to remove some kquota alter --delete"
+            "kquota lift, to remove some kquota alter --delete, to remove all --allow-empty"
         )
     with chosen_cluster(options) as cluster:
         before = cluster.read()
@@ -131,7 +139,10 @@ def run_import(options: argparse.Namespace) -> int:
         held = held_steps(settings_beside(options), {edit.entity for edit in asked})
         notes = held_notes(held, asked, now_ms())
         choices = choices_of(options)
-        return carry_out(cluster, edits, choices, command="kquota import", unchanged=unchanged, notes=notes)
+        return carry_out(
+            cluster, edits, choices, command="kquota import", unchanged=unchanged, notes=notes, before=before,
+            where=cluster_words(options),
+        )  # fmt: skip
 
 
 def _kept(before: QuotaSet, wanted: QuotaSet) -> Iterator[QuotaEdit]:

@@ -21,7 +21,13 @@ from kquota_spark.cli.chosen.entity_options import require_name
 from kquota_spark.cli.exit_codes import ERROR, REFUSED_THERE
 from kquota_spark.cli.quotas.held_quotas import held_notes, held_steps
 from kquota_spark.cli.quotas.kfk_selection import chosen, only_one, selection_of
-from kquota_spark.cli.quotas.quota_edits import apply_edits, edits_report, exact_text, exit_code
+from kquota_spark.cli.quotas.quota_edits import (
+    edits_report,
+    exact_text,
+    exit_code,
+    print_undo,
+    undoable_edits,
+)
 from kquota_spark.cli.text.page import say
 from kquota_spark.cli.text.render import FORMATS, Format, Report, Shown, show
 from kquota_spark.config.contexts import contexts_file, load_contexts
@@ -147,7 +153,8 @@ def run_create(options: argparse.Namespace) -> int:
     require_name(entity, is_set=True)
     with opened_cluster(_address(options)) as cluster:
         held = held_steps(_settings(options), [entity])
-        quotas = cluster.read() if options.output or held or isinstance(entity, IpEntity) else {}
+        is_read = options.output or held or isinstance(entity, IpEntity) or _shows_undo(options)
+        quotas = cluster.read() if is_read else {}
         # If the cluster has the address in another spelling, alter that entry: a second one would overwrite the first.
         [entity] = in_spelling_of({entity: {}}, quotas)
         before = quotas.get(entity, {})
@@ -156,8 +163,9 @@ def run_create(options: argparse.Namespace) -> int:
             _print_array({entity: values}, [entity])
         notes = held_notes(held, edits, now_ms())
         return _carried_out(
-            cluster, edits, "kquota kfk create", notes, form=options.output, is_dry_run=options.dry_run
-        )
+            cluster, edits, "kquota kfk create", notes, before=quotas, where=_where(options),
+            form=options.output, is_dry_run=options.dry_run,
+        )  # fmt: skip
 
 
 def run_delete(options: argparse.Namespace) -> int:
@@ -177,7 +185,7 @@ def run_delete(options: argparse.Namespace) -> int:
     with opened_cluster(_address(options)) as cluster:
         is_of_ip = any(isinstance(entity, IpEntity) for entity in entities)
         held = held_steps(_settings(options), entities)
-        is_read = options.all or options.dry_run or options.output or is_of_ip or held
+        is_read = options.all or options.dry_run or is_of_ip or held or _shows_undo(options)
         found = cluster.read() if is_read else {}
         entities = list(in_spelling_of({entity: {} for entity in entities}, found))
         going: QuotaSet = {
@@ -193,8 +201,9 @@ def run_delete(options: argparse.Namespace) -> int:
         ]
         notes = held_notes(held, edits, now_ms())
         return _carried_out(
-            cluster, edits, "kquota kfk delete", notes, form=options.output, is_dry_run=options.dry_run
-        )
+            cluster, edits, "kquota kfk delete", notes, before=found, where=_where(options),
+            form=options.output, is_dry_run=options.dry_run,
+        )  # fmt: skip
 
 
 def _address(options: argparse.Namespace) -> ClusterAddress:
@@ -220,25 +229,45 @@ def _settings(options: argparse.Namespace) -> Settings | None:
     return None if options.config is not None else settings_of_context(_context(options))
 
 
+def _shows_undo(options: argparse.Namespace) -> bool:
+    """Whether a person may read the way back. Scripts for kfk-quotas expect silence, and read nothing first."""
+    return options.output is not None or sys.stderr.isatty()
+
+
+def _where(options: argparse.Namespace) -> list[str] | None:
+    """Options of `kquota alter` that name the cluster; None if no undo is shown."""
+    if not _shows_undo(options):
+        return None
+    if options.config is None:
+        return ["--context", _context(options)]
+    servers = read_properties(options.config).get("bootstrap.servers", "")
+    return ["--bootstrap-server", servers, "--command-config", str(options.config)]
+
+
 def _carried_out(
     cluster: ClusterQuotas,
     edits: Sequence[QuotaEdit],
     command: str,
     notes: Sequence[str],
     *,
+    before: QuotaSet,
+    where: Sequence[str] | None,
     form: Format | None,
     is_dry_run: bool,
 ) -> int:
     for note in notes:
         say(f"kquota: note: {terminal_text(note)}", sys.stderr)
-    results = apply_edits(cluster, edits, validate_only=is_dry_run)
+    results, undo = undoable_edits(cluster, edits, before, where, is_dry_run=is_dry_run)
     if form is not None:
-        show(edits_report(command, cluster.origin, results, notes), form)
+        show(edits_report(command, cluster.origin, results, notes, undo=undo), form)
+        print_undo(undo, form)
         return exit_code(results)
     for result in results:
         if not result.status.is_done:
             line = f"{result.entity}: {result.status.value}" + (f": {result.detail}" if result.detail else "")
             say(f"kquota: {terminal_text(line)}", sys.stderr)
+    if undo:
+        say(undo, sys.stderr)
     return exit_code(results)
 
 

@@ -17,12 +17,13 @@ from typing import NamedTuple
 
 from kquota_spark.cli.exit_codes import DONE, ERROR, NOTHING, USAGE
 from kquota_spark.cli.options import add_form_option
+from kquota_spark.cli.quotas.undo import prepared_undo
 from kquota_spark.cli.text.page import Page, say
 from kquota_spark.cli.text.render import Colour, Format, Report, Row, Shown, show, table_report
 from kquota_spark.errors import UserError
 from kquota_spark.formats.text.escape import entity_text, terminal_text
 from kquota_spark.model.quotas.entities import AnyEntity
-from kquota_spark.model.quotas.quota_set import QuotaEdit
+from kquota_spark.model.quotas.quota_set import QuotaEdit, QuotaSet
 from kquota_spark.quotas.cluster_quotas import ClusterQuotas
 
 _COLUMNS = ("entity", "key", "before", "after", "change", "status", "detail")
@@ -93,8 +94,10 @@ def carry_out(
     command: str,
     unchanged: int,
     notes: Sequence[str],
+    before: QuotaSet,
+    where: Sequence[str],
 ) -> int:
-    """Show, ask, apply and report.
+    """Show, ask, apply and report, with the command that undoes it.
 
     Args:
         cluster: the cluster to edit.
@@ -103,6 +106,8 @@ def carry_out(
         command: for the envelope, e.g. `kquota import`.
         unchanged: number of requested entities that already have the wanted values.
         notes: sentences to print before the question.
+        before: all quotas of the cluster, for the way back.
+        where: options that name the cluster again.
 
     Returns:
         The exit code.
@@ -119,9 +124,50 @@ def carry_out(
         if not _is_agreed(f"Change {entities_text(len(planned))} of {origin}?"):
             say("nothing was changed", sys.stderr)
             return NOTHING
-    results = apply_edits(cluster, edits, validate_only=choices.is_dry_run)
-    show(edits_report(command, origin, results, notes, unchanged), form)
+    results, undo = undoable_edits(cluster, edits, before, where, is_dry_run=choices.is_dry_run)
+    show(edits_report(command, origin, results, notes, unchanged, undo), form)
+    print_undo(undo, form)
     return exit_code(results)
+
+
+def undoable_edits(
+    cluster: ClusterQuotas,
+    edits: Sequence[QuotaEdit],
+    before: QuotaSet,
+    where: Sequence[str] | None,
+    *,
+    is_dry_run: bool,
+) -> tuple[list[EntityResult], str]:
+    """Prepare the way back, then apply edits.
+
+    Args:
+        cluster: the cluster to edit.
+        edits: grouped by entity; some may change nothing.
+        before: all quotas of the cluster.
+        where: options that name the cluster again; None to prepare no way back.
+        is_dry_run: only ask whether the cluster would take them.
+
+    Returns:
+        The results, and the line with the way back; it is empty if nothing was changed.
+    """
+    changing = [edit for edit in edits if edit.before != edit.after]
+    if is_dry_run or where is None or not changing:
+        return apply_edits(cluster, edits, validate_only=is_dry_run), ""
+    undo = prepared_undo(changing, before, where)
+    results = apply_edits(cluster, edits)
+    # After no answer, the edit may have arrived.
+    if any(result.status in (Status.APPLIED, Status.FAILED) for result in results):
+        return results, undo.line
+    undo.forget()
+    return results, ""
+
+
+def print_undo(line: str, form: Format) -> None:
+    """Print an undo line below a table, on one line of any length; the other forms have it in the envelope."""
+    if line and form == "table":
+        say(line)
+    elif line and form == "csv":
+        say(line, sys.stderr)
 
 
 def _print_notes(notes: Sequence[str], form: Format) -> None:
@@ -198,7 +244,12 @@ def _by_entity(edits: Iterable[QuotaEdit]) -> Iterator[tuple[AnyEntity, tuple[Qu
 
 
 def edits_report(
-    command: str, origin: str, results: Sequence[EntityResult], notes: Sequence[str], unchanged: int = 0
+    command: str,
+    origin: str,
+    results: Sequence[EntityResult],
+    notes: Sequence[str],
+    unchanged: int = 0,
+    undo: str = "",
 ) -> Report:
     """The report of edits that were made, or would be made.
 
@@ -208,6 +259,7 @@ def edits_report(
         results: one per entity that changes or would change.
         notes: sentences that were printed before; JSON repeats them.
         unchanged: number of entities that already have the wanted values.
+        undo: the line with the way back; empty for none.
     """
     rows = [_row(result, edit) for result in results for edit in result.edits]
     # The cluster's messages are below the table in full: a column would cut them.
@@ -217,7 +269,7 @@ def edits_report(
     footer = "\n".join(terminal_text(line) for line in [*lines, f"{_told(results, unchanged)} ({origin})"])
     return Report(
         command, _COLUMNS, rows, _SHOWN, footer=footer, when_empty=footer, colour=_colour,
-        envelope={"cluster": origin, "unchanged": unchanged, "notes": list(notes)},
+        envelope={"cluster": origin, "unchanged": unchanged, "notes": list(notes), "undo": undo or None},
     )  # fmt: skip
 
 

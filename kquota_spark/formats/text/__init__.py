@@ -1,4 +1,4 @@
 """Text for people: escaped, shortened, and in units.
 
-In reading order: escape, person_units, person_values.
+In reading order: escape, shell_words, person_units, person_values.
 """

@@ -39,6 +39,7 @@ class InMemoryCluster:
     """alice sends 2 MB/s under a quota of 1 MB/s, for two minutes; bob 25 % of his."""
 
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
+        monkeypatch.chdir(root)
         self.root = root
         self.now_ms = NOW_MS
         self.nodes = {"users/alice": {"producer_byte_rate": "1000000"}, "users/bob": {}}

@@ -68,7 +68,9 @@ def test_approve_apply_and_rollback_change_the_quota_and_put_it_back_to_the_lett
     assert "approved: users/alice producer_byte_rate 1.0 MB/s -> 500 kB/s (-50 %)" in out
     assert f"(plan {plan} step 1, eve)" in out
     code, out, _ = enforce(cluster, "apply", plan, "--yes")
-    assert (code, [line.split()[1] for line in out.splitlines()]) == (0, ["sending:", "applied:"])
+    *lines, undo = out.splitlines()
+    assert (code, [line.split()[1] for line in lines]) == (0, ["sending:", "applied:"])
+    assert undo.startswith("undo: ")
     assert cluster.of_alice == "500000.0"
     [row] = as_json("enforce", "show", "--config", str(cluster.config))["rows"]
     assert (row["status"], row["actor"], row["value_before"], row["fencing"]) == (
@@ -90,6 +92,19 @@ def test_approve_apply_and_rollback_change_the_quota_and_put_it_back_to_the_lett
     assert enforce(cluster, "rollback", plan, "--yes")[:2] == (NOTHING, "nothing of it is in force\n")
     said = "nothing was approved: nothing in it waits (restored)\n"
     assert enforce(cluster, "approve", plan, "--yes")[:2] == (NOTHING, said)
+
+
+def test_the_undo_of_apply_is_the_rollback_of_the_plan(cluster: InMemoryCluster) -> None:
+    (cluster.root / "conf").mkdir()
+    cluster.config.rename(cluster.root / "conf" / "kquota.yaml")
+    [row] = as_json("enforce", "plan")["rows"]
+    plan = row["plan_id"]
+    assert run("enforce", "approve", plan, "--yes")[0] == 0
+    undo = run("enforce", "apply", plan, "--yes", "--config", "conf/kquota.yaml")[1].splitlines()[-1]
+    assert undo == f"undo: kquota enforce rollback {plan} --yes --config conf/kquota.yaml"
+    assert cluster.of_alice == "500000.0"
+    assert run(*undo.split()[2:])[0] == 0
+    assert cluster.of_alice == "1000000"
 
 
 def test_a_plan_of_mode_observe_says_what_to_do_and_is_approved_after_the_mode_was_raised(

@@ -45,7 +45,7 @@ def test_an_override_is_shown_first_and_writes_nothing(cluster: InMemoryCluster)
 
 def test_an_override_is_set_listed_and_expires_by_hand_to_what_was_there(cluster: InMemoryCluster) -> None:
     code, out, _ = kquota(cluster, "override", "set", "--user", "alice", *SET, "--yes")
-    said = [line.split()[1] for line in out.splitlines()[:-1]]
+    said = [line.split()[1] for line in out.splitlines()[:-2]]
     assert (code, said) == (0, ["planned:", "approved:", "sending:", "applied:"])
     assert "it ends at 2026-11-21 07:42:01 UTC if kquota enforce run is up then" in out
     assert cluster.leases.command == "kquota override set"
@@ -80,6 +80,17 @@ not shown: before, reason (a wider terminal shows more, --output csv everything)
         "nothing of it is in force\n",
     )
     assert kquota(cluster, "override", "list")[1] == "no override is in force\n"
+
+
+def test_the_undo_of_an_override_is_its_end(cluster: InMemoryCluster) -> None:
+    cluster.config.rename("k.yaml")
+    _, out, _ = run("override", "set", "--user", "alice", *SET, "--yes", "--config", "k.yaml")
+    [row] = as_json("override", "list", "--config", "k.yaml")["rows"]
+    undo = out.splitlines()[-1]
+    assert undo == f"undo: kquota override expire {row['plan_id']} --yes --config k.yaml"
+    assert cluster.of_alice == "600000.0"
+    assert run(*undo.split()[2:])[0] == 0
+    assert cluster.of_alice == "1000000"
 
 
 def test_a_quota_that_was_not_set_is_not_set_again_afterwards(cluster: InMemoryCluster) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -220,6 +221,39 @@ def test_an_enforcer_finds_lifted_quotas_on_top_of_its_own_changes(
     assert (state.in_doubt(), state.expired(10**15)) == ([], [])
     run(capsys, "--end", "--yes")
     assert not any(LogState.of(cluster.ledger.entries()).live.values())
+
+
+@pytest.mark.parametrize(
+    ("whose", "words"),
+    [
+        ([], ""),
+        (["--user", "alice"], "--user=alice "),
+        (["--user=-a'\x1b"], "$'--user=-a\\'\\x1b' "),
+        (["--client-default"], "--client-default "),
+        (["--user", "alice", "--client-id", "etl"], "--user=alice --client-id=etl "),
+    ],
+)
+def test_the_undo_of_a_lift_is_its_end(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str], whose: list[str], words: str
+) -> None:
+    cluster.nodes |= {"users/-a%27%1B": {"producer_byte_rate": "5"}}
+    cluster.nodes |= {"users/alice/clients/etl": {"producer_byte_rate": "6"}}
+    before = {path: dict(keys) for path, keys in cluster.nodes.items()}
+    code, out = run(capsys, *whose, *YES)
+    undo = out.splitlines()[-1]
+    assert (code, undo) == (0, f"undo: kquota lift --end {words}--yes")
+    assert cluster.nodes != before
+    command = f"printf '%s\\0' {undo.removeprefix('undo: ')}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, check=True)
+    assert main(done.stdout.decode().split("\0")[1:-1]) == 0
+    assert cluster.nodes == before
+
+
+def test_a_second_lift_has_no_undo_of_its_own(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    run(capsys, "--user", "alice", *YES)
+    assert run(capsys, *YES)[1].splitlines()[-1] == (
+        "no undo of this alone: kquota lift --end puts back 2 quotas lifted earlier, too"
+    )
 
 
 def test_the_old_names_do_the_same(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:

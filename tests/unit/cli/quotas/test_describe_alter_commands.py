@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -36,8 +37,9 @@ QUOTAS: QuotaSet = {
 
 
 @pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch) -> InMemoryClusterQuotas:
+def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> InMemoryClusterQuotas:
     found = InMemoryClusterQuotas(QUOTAS)
+    monkeypatch.chdir(tmp_path)
 
     @contextmanager
     def chosen(options: object) -> Iterator[InMemoryClusterQuotas]:
@@ -159,6 +161,7 @@ entity       key                    before      after  change   status
 users/alice  producer_byte_rate  5,000,000  6,000,000  raised   applied
 users/alice  consumer_byte_rate          2          -  removed  applied
 entities: 1 applied (a cluster in memory)
+undo: kquota alter --config conf/kquota.yaml --user alice --add producer_byte_rate=5000000,consumer_byte_rate=2
 """
     )
 

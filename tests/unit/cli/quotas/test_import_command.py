@@ -31,8 +31,10 @@ Use = Callable[[ClusterQuotas], None]
 
 
 @pytest.fixture
-def use(monkeypatch: pytest.MonkeyPatch) -> Use:
+def use(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Use:
     """Makes commands work on this cluster."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("kquota_spark.cli.quotas.undo.now_ms", lambda: 1_764_195_247_123)
 
     def use_it(cluster: ClusterQuotas) -> None:
         @contextmanager
@@ -78,6 +80,7 @@ users/alice  producer_byte_rate   1,000  2,000  raised   applied
 users/bob    consumer_byte_rate       -      7  set      applied
 users/bob    producer_byte_rate   1,000    500  lowered  applied
 entities: 2 applied, 1 unchanged (a cluster in memory)
+undo: kquota import .kquota/undo/1764195247123.yaml --replace --config conf/kquota.yaml
 """
     )
     assert cluster.altered == [(ALICE, {PRODUCE: 2000.0}), (BOB, {FETCH: 7.0, PRODUCE: 500.0})]
@@ -179,6 +182,8 @@ def test_after_no_answer_the_rest_is_not_tried_and_that_is_told(use: Use, file: 
     assert out.endswith(
         "users/bob: failed: no answer; whether users/bob was altered is not known\n"
         "entities: 1 applied, 1 failed, 1 not tried (a cluster in memory)\n"
+        "undo: kquota import .kquota/undo/1764195247123.yaml --replace --allow-empty --format declared "
+        "--config conf/kquota.yaml\n"
     )
 
 
