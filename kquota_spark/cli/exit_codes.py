@@ -16,6 +16,7 @@ ALL = {DONE: "done", ERROR: _ERROR, USAGE: "a usage error", STOPPED: "stopped wi
 """The default meaning of each code. The `CODES` of a command replace single meanings."""
 
 REFUSED_THERE = "an error, or the cluster refused"
+NOT_AGREED = "nothing was done: you did not agree, or --yes is missing where there is no terminal"
 NOTHING_DONE = "nothing was done: --yes is missing, there is nothing to do, or it waits for a person"
 
 

@@ -47,7 +47,12 @@ class _Parser(argparse.ArgumentParser):
         examples = examples_text(self.prog)
         return f"{super().format_help()}\n{codes}\n" + (f"\n{examples}\n" if examples else "")
 
+    _given: Sequence[str] = ()
+    """The words that are being parsed."""
+
     def error(self, message: str) -> NoReturn:
+        if message.endswith(" required") or (" required: " in message and not message.endswith(": COMMAND")):
+            message = self._unknown_option() or message
         if message.endswith(": COMMAND"):
             message = f"which command: one of {', '.join(_below(self))}"
         print(f"{self.prog}: {terminal_text(message)}", file=sys.stderr)
@@ -58,13 +63,28 @@ class _Parser(argparse.ArgumentParser):
         self, args: Sequence[str] | None = None, namespace: Any = None
     ) -> tuple[Any, list[str]]:
         # Unknown options are refused here, because only this parser contains the options of the command.
+        self._given = args or ()
         found, unknown = super().parse_known_args(args, namespace)
         options = [word for word in unknown if word.startswith("-")]
         if options:
-            name = options[0].partition("=")[0]
-            known = [option for action in self._actions for option in action.option_strings]
-            self.error(f"unknown option {name!r}{_hint(name, known)}")
+            self.error(self._unknown_text(options[0]))
         return found, unknown
+
+    def _unknown_option(self) -> str | None:
+        """The error about the first unknown long option. It explains why a required one is missing."""
+        for word in self._given:
+            if word == "--":
+                break
+            name = word.partition("=")[0]
+            is_known = name in self._option_string_actions or bool(self._get_option_tuples(name))
+            if word.startswith("--") and not is_known:
+                return self._unknown_text(word)
+        return None
+
+    def _unknown_text(self, word: str) -> str:
+        name = word.partition("=")[0]
+        known = [option for action in self._actions for option in action.option_strings]
+        return f"unknown option {name!r}{_hint(name, known)}"
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:

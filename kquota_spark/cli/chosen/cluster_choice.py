@@ -134,8 +134,8 @@ def chosen_address(options: argparse.Namespace) -> ClusterAddress:
 def settings_beside(options: argparse.Namespace) -> Settings | None:
     """The settings for the cluster of the options; their tables hold its history. None if there are no settings.
 
-    They come from --config, else from the context, else from the working directory. A context never uses the
-    settings of the working directory.
+    They come from --config, else from the context, else from the working directory. A context takes those of the
+    working directory only if they name the same cluster by its address.
 
     Raises:
         UserError: a file cannot be read.
@@ -152,13 +152,41 @@ def settings_beside(options: argparse.Namespace) -> Settings | None:
 
 
 def settings_of_context(name: str) -> Settings | None:
-    """The settings file of a saved context, loaded; None if the context names no file.
+    """The settings file of a saved context, loaded, else that of the working directory if it is of the same cluster.
+
+    Use them only for what the tables hold about the cluster: a login of the working directory may be for another.
+
+    Returns:
+        The settings; None if there are none of this cluster.
 
     Raises:
-        UserError: no context has this name, or a file cannot be read.
+        UserError: no context has this name, or its file cannot be read.
     """
-    config = saved_context(name).config
-    return settings_from(Path(config), None) if config else None
+    context = saved_context(name)
+    if context.config:
+        return settings_from(Path(context.config), None)
+    if not DEFAULT_CONFIG.exists():
+        return None
+    try:
+        found = settings_from(DEFAULT_CONFIG, None, is_quiet=True)
+        return found if _is_of_address(found, context) else None
+    except UserError:
+        return None  # the context does not need this file
+
+
+def _is_of_address(settings: Settings, context: Context) -> bool:
+    """Whether settings name the cluster of a context: one server is the same, and for ZooKeeper the chroot too."""
+    if settings.quotas.source == "admin":
+        own, other = settings.kafka.bootstrap_servers, context.bootstrap_server
+    else:
+        own, other = settings.quotas.zookeeper_connect, context.zookeeper
+    return bool(_servers(own) & _servers(other))
+
+
+def _servers(address: str) -> set[str]:
+    """Each server of an address, with the chroot of ZooKeeper."""
+    servers, slash, chroot = address.partition("/")
+    return {f"{server.strip()}{slash}{chroot}" for server in servers.split(",") if server.strip()}
 
 
 def _unnamed() -> ClusterAddress:

@@ -125,15 +125,14 @@ def run_set(options: argparse.Namespace) -> int:
     """Set an override, or show the decision of the guards without --yes.
 
     Raises:
-        UserError: no entity, no reason, an end in the past, or a server or table that cannot be used.
-        SystemExit: with 2, for a value that no cluster takes.
+        UserError: no reason, an end in the past, or a server or table that cannot be used.
+        SystemExit: with 2, without an entity, or for a value that no cluster takes.
     """
     from kquota_spark.enforcement.assembly import enforcing, wait_for_lease
     from kquota_spark.enforcement.situation import override_evidence
 
-    value = _value(options)
+    value, quota = _value(options), Quota(_entity(options), QuotaKey(options.key))
     settings, time_ms = settings_of(options, "tables"), now_ms()
-    quota = Quota(_entity(options), QuotaKey(options.key))
     reason, until_ms = reason_of(options.reason), _until_ms(options.length_ms, options.until, time_ms)
     with enforcing(settings, login_name()) as run:
         _require_short(until_ms - time_ms, run)
@@ -224,7 +223,7 @@ def _entity(options: argparse.Namespace) -> Entity:
     user: Name = DEFAULT if options.user_default else options.user
     client_id: Name = DEFAULT if options.client_default else options.client_id
     if user is None and client_id is None:
-        raise UserError(
+        options.usage(
             "whose quota: give --user, --user-default, --client or --client-default, or a pair of them"
         )
     return Entity(user, client_id)

@@ -154,7 +154,9 @@ def run_apply(options: argparse.Namespace) -> int:
         wait_for_lease(run, "kquota enforce apply")
         time_ms = now_ms()
         rows = run.enforcer.apply(options.plan_id, run.situation(time_ms), time_ms)
-        said = "" if rows else f"nothing was sent: {_why_nothing(entries, run, time_ms)}"
+        frozen = run.edges.switch.frozen()
+        why = frozen and f"frozen by {frozen.actor}: {frozen.reason} (kquota unfreeze)"
+        said = "" if rows else f"nothing was sent: {why or _why_nothing(entries, run, time_ms)}"
     back = ["kquota", "enforce", "rollback", options.plan_id, "--yes", *settings_words(options)]
     return acted("kquota enforce apply", rows, options.output, said, back)
 

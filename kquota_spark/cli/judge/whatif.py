@@ -94,7 +94,7 @@ def add_commands(commands: Any) -> None:
     add_time_option(parser, "--until", about="up to then (default: the newest second of the table usage)")
     add_settings_options(parser)
     add_output_options(parser)
-    parser.set_defaults(run=run_whatif)
+    parser.set_defaults(run=run_whatif, usage=parser.error)
 
 
 def run_whatif(options: argparse.Namespace) -> int:
@@ -103,7 +103,7 @@ def run_whatif(options: argparse.Namespace) -> int:
     from kquota_spark.reports.clients.what_if import what_if
 
     if options.quotas is None and not options.add:
-        raise UserError("no quotas to try: give --quotas FILE, or --add user=NAME,producer_byte_rate=N")
+        options.usage("no quotas to try: give --quotas FILE, or --add user=NAME,producer_byte_rate=N")
     settings = settings_of(options, "tables")
     history = from_tables(settings)
     settings = settings.changed(cluster_id=history.cluster_id or settings.cluster_id)

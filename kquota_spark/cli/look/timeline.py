@@ -82,11 +82,12 @@ def _options(parser: argparse.ArgumentParser) -> None:
     add_client_option(parser, "the client id")
     parser.add_argument("--type", choices=TYPES, help="quota type (default the one with the most throttling)")
     parser.add_argument("--broker", type=whole_number, metavar="ID", help="broker (default likewise)")
+    parser.set_defaults(usage=parser.error)
 
 
 def _client_id(options: argparse.Namespace) -> str | None:
     if options.user is None and options.client_id is None:
-        raise UserError("timeline: which client? add --user NAME, --client-id ID, or both")
+        options.usage("which client? add --user NAME, --client-id ID, or both")
     client_id: str | None = options.client_id
     return client_id
 

@@ -12,7 +12,7 @@ from kquota_spark.cli.chosen.cluster_choice import (
     settings_beside,
 )
 from kquota_spark.cli.chosen.entity_options import add_entity_options, asked_entity, require_name
-from kquota_spark.cli.exit_codes import ERROR, NOTHING, REFUSED_THERE
+from kquota_spark.cli.exit_codes import ERROR, NOT_AGREED, NOTHING, REFUSED_THERE
 from kquota_spark.cli.quotas.held_quotas import held_notes, held_steps
 from kquota_spark.cli.quotas.quota_edits import add_edit_options, carry_out, choices_of
 from kquota_spark.errors import UserError
@@ -36,7 +36,7 @@ COMMANDS = {
     ),
 }
 CODES = {
-    "alter": {ERROR: REFUSED_THERE, NOTHING: "nothing was done: you did not agree"},
+    "alter": {ERROR: REFUSED_THERE, NOTHING: NOT_AGREED},
 }
 
 _MOST_TOLD = 3

@@ -18,7 +18,7 @@ from kquota_spark.cli.chosen.cluster_choice import (
     cluster_words,
     settings_beside,
 )
-from kquota_spark.cli.exit_codes import ERROR, NOTHING, REFUSED_THERE
+from kquota_spark.cli.exit_codes import ERROR, NOT_AGREED, NOTHING, REFUSED_THERE
 from kquota_spark.cli.options import add_tables_option, settings_of, time_argument
 from kquota_spark.cli.quotas.held_quotas import held_notes, held_steps
 from kquota_spark.cli.quotas.quota_edits import add_edit_options, carry_out, choices_of, entities_text
@@ -52,7 +52,7 @@ COMMANDS = {
     ),
 }
 CODES = {
-    "import": {ERROR: REFUSED_THERE, NOTHING: "nothing was done: you did not agree"},
+    "import": {ERROR: REFUSED_THERE, NOTHING: NOT_AGREED},
     "export": {ERROR: "an error, or the format cannot say some quotas"},
 }
 
@@ -117,7 +117,7 @@ def run_import(options: argparse.Namespace) -> int:
 
     Raises:
         UserError: the file cannot be read or is not of its format, or the cluster does not answer.
-        SystemExit: with 2: the format cannot be guessed, or there is no terminal to ask on.
+        SystemExit: with 2: the format cannot be guessed.
     """
     where = "standard input" if options.file == STDIN else options.file
     text = file_text(options.file, where)

@@ -15,7 +15,7 @@ from enum import Enum
 from itertools import groupby
 from typing import NamedTuple
 
-from kquota_spark.cli.exit_codes import DONE, ERROR, NOTHING, USAGE
+from kquota_spark.cli.exit_codes import DONE, ERROR, NOTHING
 from kquota_spark.cli.options import add_form_option
 from kquota_spark.cli.quotas.undo import prepared_undo
 from kquota_spark.cli.text.page import Page, say
@@ -179,10 +179,10 @@ def _print_notes(notes: Sequence[str], form: Format) -> None:
 
 
 def _is_agreed(question: str) -> bool:
-    """Whether the person agrees. Without a terminal to ask on, the program exits with 2, a usage error."""
+    """Whether the person agrees. Without a terminal to ask on, nobody does."""
     if not sys.stdin.isatty():
-        say("kquota: there is no terminal to ask on, and nothing was changed; add --yes to do it", sys.stderr)
-        raise SystemExit(USAGE)
+        say("kquota: there is no terminal to ask on; add --yes to do it", sys.stderr)
+        return False
     sys.stdout.flush()
     sys.stderr.write(f"{terminal_text(question)} [y/N] ")
     sys.stderr.flush()

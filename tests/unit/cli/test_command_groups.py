@@ -112,6 +112,18 @@ print(json.dumps(sorted(name.removeprefix(own) for name in sys.modules if name.s
             ["violations", "--outptu=json"],
             "kquota violations: unknown option '--outptu', did you mean --output?",
         ),
+        # The unknown option is why the required one is missing.
+        (
+            ["exempt", "add", "--client_id", "web"],
+            "kquota exempt add: unknown option '--client_id', did you mean --client",
+        ),
+        (["exempt", "add"], "kquota exempt add: one of the arguments --user --client"),
+        (["timeline"], "kquota timeline: which client? add --user NAME, --client"),
+        (["whatif"], "kquota whatif: no quotas to try: give --quotas FILE, or --add user=NAME,"),
+        (
+            ["override", "set", "--key=producer_byte_rate", "--value=1MB", "--for=1h", "--reason=r"],
+            "kquota override set: whose quota: give --user, --user-default, ",
+        ),
         (
             ["usage", "--type", "prodce"],
             "kquota usage: unknown value of --type 'prodce', did you mean produce?",

@@ -187,7 +187,6 @@ def test_an_override_again_with_another_end_takes_the_place_of_ones_own_that_wai
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (SET, "whose quota: give --user, --user-default, --client or --client-default, or a pair of them"),
         (
             ("--user", "a", *SET[:4], "--until", "2026-11-21T05:42:01Z", "--reason", "x"),
             "--until: 2026-11-21 05:42:01 UTC is over, expected a time to come",
@@ -231,6 +230,23 @@ def test_freeze_needs_a_reason_and_unfreeze_says_what_was(cluster: InMemoryClust
     assert kquota(cluster, "unfreeze")[1] == f"cluster demo is unfrozen: was {said}\n"
     assert kquota(cluster, "unfreeze")[1] == "cluster demo was not frozen\n"
     assert cluster.of_alice == "1000000"
+
+
+def test_frozen_is_said_before_anything_else(cluster: InMemoryCluster) -> None:
+    plan = as_json("enforce", "plan", "--config", str(cluster.config))["rows"][0]["plan_id"]
+    assert kquota(cluster, "override", "set", "--user", "alice", *SET, "--yes")[0] == 0
+    cluster.set_mode("observe")
+    kquota(cluster, "freeze", "--reason", "incident 7")
+    # The hold time since the first override objects too.
+    out = kquota(cluster, "override", "set", "--user", "alice", *SET)[1]
+    said = (
+        "refused frozen: frozen by eve: incident 7 (kquota unfreeze); changed: it is 600 kB/s in the cluster "
+    )
+    assert f"{said}already; hold: enforcement itself changed it 0 ms ago, " in " ".join(out.split())
+    assert kquota(cluster, "enforce", "apply", plan, "--yes")[:2] == (
+        NOTHING,
+        "nothing was sent: frozen by eve: incident 7 (kquota unfreeze)\n",
+    )
 
 
 def test_a_rollback_by_a_person_goes_through_while_it_is_frozen(cluster: InMemoryCluster) -> None:

@@ -240,6 +240,38 @@ def test_a_context_without_settings_and_a_bare_cluster_know_no_tables(
         assert (code, json.loads(out)["notes"], err) == (0, [], "")
 
 
+@pytest.mark.parametrize(
+    ("quotas", "is_same"),
+    [
+        ("source: zookeeper, zookeeper_connect: 'y:1, z:1'", True),
+        ("source: zookeeper, zookeeper_connect: 'y:1'", False),
+        ("source: zookeeper, zookeeper_connect: 'z:1/kafka'", False),
+        (
+            "source: admin",
+            False,
+        ),  # the context names ZooKeeper alone: nothing shows that it is the same cluster
+    ],
+)
+def test_a_context_takes_the_tables_of_the_directory_if_they_are_of_its_address(
+    penalised: InMemoryCluster, cluster: InMemoryClusterQuotas, quotas: str, is_same: bool
+) -> None:
+    (penalised.root / "conf").mkdir()
+    text = penalised.config.read_text(encoding="utf-8") + f"quotas: {{{quotas}}}\n"
+    (penalised.root / "conf" / "kquota.yaml").write_text(text, encoding="utf-8")
+    out = run(*ALTER, "--context", "without", "--output", "json")[1]
+    assert json.loads(out)["notes"] == ([said_of(penalised)] if is_same else [])
+    assert cluster.quotas[ALICE] == {KEY: 7e5}
+
+
+def test_a_broken_file_of_the_directory_does_not_stop_a_context(
+    penalised: InMemoryCluster, cluster: InMemoryClusterQuotas
+) -> None:
+    (penalised.root / "conf").mkdir()
+    (penalised.root / "conf" / "kquota.yaml").write_text("nonsense: [", encoding="utf-8")
+    assert run(*ALTER, "--context", "without")[0] == 0
+    assert cluster.quotas[ALICE] == {KEY: 7e5}
+
+
 def test_what_is_promised_is_what_enforcement_does(penalised: InMemoryCluster) -> None:
     penalised.nodes["users/alice"]["producer_byte_rate"] = "700000"  # as alter would
     assert run("override", "expire", plan_of(penalised), "--yes", "--config", str(penalised.config))[0] == 0
