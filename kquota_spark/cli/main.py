@@ -31,7 +31,9 @@ from kquota_spark.errors import UserError
 from kquota_spark.formats.text.escape import terminal_text
 
 _MOST_LISTED = 12
-"""Maximum number of commands, options or values in an error; --help lists all."""
+"""Maximum number of commands or options in an error; --help lists all."""
+_MOST_VALUES = 40
+"""Maximum number of values of an option in an error, e.g. the names of tables."""
 _NAMES = ("user", "client_id")
 """Options of any command that name a client."""
 _OF_SETTINGS = re.compile(r"--config FILE|(?:quotas|kafka|ship|collect|enforcement)\.[a-z_]+")
@@ -89,9 +91,10 @@ class _Parser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
             is_command = isinstance(action, argparse._SubParsersAction)
+            most = _MOST_LISTED if is_command else _MOST_VALUES
             name = "/".join(action.option_strings) or action.metavar or action.dest
             what = "command" if is_command else f"value of {name}"
-            self.error(f"unknown {what} {value!r}{_hint(str(value), list(map(str, action.choices)))}")
+            self.error(f"unknown {what} {value!r}{_hint(str(value), list(map(str, action.choices)), most)}")
 
 
 def _below(found: argparse.ArgumentParser) -> list[str]:
@@ -104,11 +107,11 @@ def _below(found: argparse.ArgumentParser) -> list[str]:
     ]
 
 
-def _hint(given: str, known: Sequence[str]) -> str:
+def _hint(given: str, known: Sequence[str], most: int = _MOST_LISTED) -> str:
     near = get_close_matches(given, known, n=1)
     if near:
         return f", did you mean {near[0]}?"
-    return f", expected one of {', '.join(known)}" if len(known) <= _MOST_LISTED else ""
+    return f", expected one of {', '.join(known)}" if len(known) <= most else ""
 
 
 class _Kquota(_Parser):

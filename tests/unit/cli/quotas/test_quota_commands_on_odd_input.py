@@ -12,8 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from kquota_spark.cli.chosen.cluster_choice import of_brokers
+from kquota_spark.cli.exit_codes import NOTHING
 from kquota_spark.cli.main import main
-from kquota_spark.errors import UnreachableError
+from kquota_spark.config.settings import Quotas
+from kquota_spark.errors import UnreachableError, UserError
 from kquota_spark.kafka.quota_admin import Named
 from kquota_spark.model.quotas.entities import DEFAULT, AnyEntity, Entity
 from kquota_spark.model.quotas.quota_types import AnyKey, QuotaKey
@@ -62,9 +65,7 @@ def test_closed_standard_input_is_nobody_to_ask(
 ) -> None:
     """`kquota alter ... <&-`, as some schedulers start programs: Python has no sys.stdin then."""
     monkeypatch.setattr("sys.stdin", None)
-    with pytest.raises(SystemExit) as ended:
-        run("alter", *SET)
-    assert (ended.value.code, cluster.altered) == (2, [])
+    assert (run("alter", *SET)[0], cluster.altered) == (NOTHING, [])
     monkeypatch.setattr("sys.stdin", None)
     assert run("import", "-", "--format", "kfk", "--yes")[0] == 1
     monkeypatch.setattr("sys.stdin", None)
@@ -148,6 +149,19 @@ def test_a_path_that_cannot_be_looked_at_is_one_line(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("KQUOTA_CONTEXTS", name)
     assert run("context", "list") == (
         1, "", f"kquota: {name}: cannot be read: File name too long: KQUOTA_CONTEXTS names another file of contexts\n",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("servers", "bare"), [("localhost", "localhost"), ("b:9092, c", "c")])
+def test_a_server_without_a_port_is_said_before_it_is_asked(servers: str, bare: str) -> None:
+    said = f"^--bootstrap-server: {bare}: no port, e.g. {bare}:9092$"
+    with pytest.raises(UserError, match=said):
+        of_brokers(Quotas(), servers, {}, Named("--bootstrap-server"))
+
+
+def test_a_log_that_does_not_exist_is_said_before_quotas_are_read() -> None:
+    assert run("replay", "/nope.log") == (
+        1, "", "kquota: /nope.log: cannot be read: No such file or directory\n",
     )  # fmt: skip
 
 
