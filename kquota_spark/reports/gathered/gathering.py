@@ -11,6 +11,7 @@ from kquota_spark.model.compare.observed_clients import Observed
 from kquota_spark.reports.advice.headroom import headroom, raise_sums
 from kquota_spark.reports.advice.quota_command import with_settings
 from kquota_spark.reports.advice.recommendations import recommendations
+from kquota_spark.reports.advice.throttle_causes import causes
 from kquota_spark.reports.advice.unprotected import unprotected
 from kquota_spark.reports.agreement.confidence import confidence, covered_note, is_little_covered
 from kquota_spark.reports.clients import seen_clients
@@ -18,7 +19,14 @@ from kquota_spark.reports.gathered.changes import changes
 from kquota_spark.reports.gathered.limits import heat_maps, rate_lines
 from kquota_spark.reports.gathered.throttled import throttle_pairs, throttle_spreads, throttled_buckets
 from kquota_spark.reports.gathered.usage import capacities, period_buckets, skews, top_talkers
-from kquota_spark.reports.scope.audit_report import AuditReport, Head, ThrottledBucket
+from kquota_spark.reports.scope.audit_report import (
+    MOST_WORST,
+    AuditReport,
+    BucketCause,
+    Change,
+    Head,
+    ThrottledBucket,
+)
 from kquota_spark.reports.scope.period import Period
 from kquota_spark.reports.scope.report_scope import Scope, open_scope
 from kquota_spark.store.reading import Tables, utc_text
@@ -111,6 +119,14 @@ def is_tenant_seen(settings: Settings, user: str, period: Period, *, most_s: flo
         return bool(tables.query(_IS_USER_SEEN, [settings.cluster_id, *during, user]).rows)
 
 
+def _causes(
+    scope: Scope, throttled: Sequence[ThrottledBucket], changes: Sequence[Change]
+) -> list[BucketCause]:
+    """The causes of the buckets with which the page begins."""
+    found = causes(scope, throttled[:MOST_WORST], changes, with_day=True)
+    return [BucketCause(bucket, cause.sentence) for bucket, cause in sorted(found.items())]
+
+
 def _gathered(scope: Scope, settings: Settings, made_at_ms: int, heat_rows: int) -> AuditReport:
     throttled, throttled_left_out, throttled_left_out_ms = throttled_buckets(scope)
     found_changes, changes_left_out = changes(scope)
@@ -142,6 +158,7 @@ def _gathered(scope: Scope, settings: Settings, made_at_ms: int, heat_rows: int)
         throttled=throttled,
         throttled_left_out=throttled_left_out,
         throttled_left_out_ms=throttled_left_out_ms,
+        causes=_causes(scope, throttled, found_changes),
         throttle_pairs=throttle_pairs(scope),
         throttle_spreads=throttle_spreads(scope),
         heat=heat_maps(scope, heat_rows),

@@ -13,6 +13,8 @@ from enum import Enum
 
 MOST_CLIENTS = 5
 """Maximum clients that are named inside a bucket."""
+MOST_WORST = 3
+"""Maximum buckets with which the page begins."""
 
 
 class Trust(Enum):
@@ -111,6 +113,14 @@ class ThrottledBucket:
     """`user / client id` inside, at most `MOST_CLIENTS`."""
     shared_with: int = 0
     """On a tenant's page, the number of other users in the bucket. If it is not 0, the numbers are the tenant's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class BucketCause:
+    """The likely cause of a bucket's throttling, as a sentence."""
+
+    bucket: BucketName
+    cause: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,6 +366,8 @@ class AuditReport:
     throttled_left_out: int = 0
     throttled_left_out_ms: int = 0
     """Total delay of the buckets that are left out."""
+    causes: Sequence[BucketCause] = ()
+    """Of the buckets with the most total delay, as far as known."""
     throttle_pairs: tuple[ThrottlePair, ...] = ()
     throttle_spreads: tuple[ThrottleSpread, ...] = ()
     """Users with the most total delay first."""

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kquota_spark.formats.text.person_units import person_ms
-from kquota_spark.reports.scope.audit_report import AuditReport, Change
+from kquota_spark.reports.scope.audit_report import MOST_WORST, AuditReport, Change
 from kquota_spark.reports.sections import words
 from kquota_spark.reports.sections.advice import MOST_ADVICE, action_of, card_anchor
 from kquota_spark.reports.sections.headline import headline
 from kquota_spark.reports.sections.limits import near_and_over, near_tone
 from kquota_spark.reports.sections.parts import Link, Opening, Tone, Worst
-
-_MOST_WORST = 3
 
 
 def opening(report: AuditReport) -> Opening:
@@ -31,13 +29,14 @@ def _worst(report: AuditReport) -> Iterator[Worst]:
         for number, one in reversed(list(enumerate(report.recommendations[:MOST_ADVICE], 1)))
         if one.bucket is not None
     }
-    for one in words.most_delayed(report.throttled)[:_MOST_WORST]:
+    causes = {one.bucket: one.cause for one in report.causes}
+    for one in words.most_delayed(report.throttled)[:MOST_WORST]:
         word = words.type_word(one.bucket.quota_type)
         bucket = Link(f"{words.bucket_of(one.bucket, report.head)}, {word}", words.bucket_href(one.bucket))
         delay = person_ms(one.throttled_ms) if one.throttled_ms else "-"
         time = f"{words.throttled_time(one)} {words.of_the_stretch(report.head)}"
         if one.bucket not in cards:
-            yield Worst(bucket, delay, time)
+            yield Worst(bucket, delay, time, causes.get(one.bucket, ""))
             continue
         number, card = cards[one.bucket]
         action = action_of(card, is_own=report.head.tenant is not None)

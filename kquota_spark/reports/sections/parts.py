@@ -44,7 +44,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Worst:
-    """One of the buckets with the most total delay: its figures, and the cause and the action of its advice card."""
+    """One of the buckets with the most total delay: its figures, its cause, and the action of its advice card."""
 
     bucket: Link
     delay: str

@@ -9,6 +9,7 @@ from kquota_spark.reports.pages.page_html import html_page
 from kquota_spark.reports.scope.audit_report import (
     Alternative,
     AuditReport,
+    BucketCause,
     PeriodBucket,
     Recommendation,
     ThrottledBucket,
@@ -67,6 +68,13 @@ def test_a_bucket_with_an_advice_card_shows_its_cause_and_action_and_leads_to_bo
     drawn = html_page(page(MOST_DELAY))
     assert '<a href="#bucket=produce/carol//">user carol, produce</a>' in drawn
     assert '<li id="card-1">' in drawn
+
+
+def test_a_bucket_without_a_card_shows_its_cause_alone() -> None:
+    report = replace(page(LONG_TIME), causes=(BucketCause(LONG_TIME.bucket, "bursts"),))
+    (first,) = opening(report).worst
+    assert (first.cause, first.action, first.card) == ("bursts", "", "")
+    assert "bursts" in html_page(report)
 
 
 def test_the_delay_of_buckets_that_are_left_out_is_in_the_sum() -> None:
