@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from importlib.resources import as_file, files
@@ -103,9 +104,6 @@ def run_replay(options: argparse.Namespace) -> int:
             return _replay(argparse.Namespace(**vars(options) | _of_sample(folder)))
     if not options.logs:
         options.usage("name a LOG, or add --sample to replay the bundled one")
-    for path in options.logs:
-        if not path.exists():
-            raise UserError(f"{path}: cannot be read: No such file or directory")
     return _replay(options)
 
 
@@ -132,6 +130,10 @@ def _replay(options: argparse.Namespace) -> int:
     time_zone = options.log_time_zone or settings.broker.log_time_zone
     _check_time_zone(time_zone)
     history = read_quotas(settings, source_of(options), apply_lag_ms=options.apply_lag_ms)
+    for path in options.logs:
+        # Said before a name without a broker id, because a name that is mistyped has none either.
+        if not os.path.lexists(path):
+            raise UserError(f"{terminal_text(str(path))}: cannot be read: No such file or directory")
     logs = [(broker_id_of(path, options.broker), path) for path in options.logs]
     with governor_of(settings, history) as governor:
         of_brokers = {} if options.log_time_zone else settings.broker.zones_by_broker

@@ -77,7 +77,7 @@ def test_help_names_every_command_once_under_its_heading(
         elif line.startswith("  ") and line[2] != " ":
             heading.append(line[2:14].rstrip())
     names = {title: [command.name for command in commands] for title, commands in GROUPS.items()}
-    names["programs"].insert(1, "enforce run")
+    names["programs"].insert(2, "enforce run")
     assert found == names
     assert listing() in shown
 

@@ -281,7 +281,6 @@ def test_what_no_cluster_takes_is_not_sent(asked: str, problem: str, cluster: In
         "--entity-type users --add producer_byte_rate=5",
         "--ip 1.1.1.1 --user alice --add connection_creation_rate=5",
         "--user alice --any client-id --add producer_byte_rate=5",
-        "--user alice --add producer_byte_rate=5",  # neither a terminal nor --yes
     ],
 )
 def test_wrong_usage_alters_nothing(
@@ -291,6 +290,14 @@ def test_wrong_usage_alters_nothing(
     with pytest.raises(SystemExit) as ended:
         run("alter", *asked.split())
     assert ended.value.code == 2
+    assert cluster.altered == []
+
+
+def test_without_a_terminal_and_without_yes_nothing_is_done(
+    cluster: InMemoryClusterQuotas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin.isatty", lambda: False, raising=False)
+    assert run("alter", "--user", "alice", "--add", "producer_byte_rate=5")[0] == 4
     assert cluster.altered == []
 
 

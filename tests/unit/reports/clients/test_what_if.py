@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from kquota_spark.cli.chosen.quota_source import added_quotas
+from kquota_spark.cli.main import main
 from kquota_spark.config.settings import Settings
 from kquota_spark.config.windows import rate_config
 from kquota_spark.formats.quota_files.quota_file_text import quota_file_text
@@ -319,11 +320,11 @@ def test_a_quota_to_add_that_is_none(kraft: Settings, text: str, error: str) -> 
     assert err.startswith(f"kquota: --add {text}: {error}")
 
 
-def test_nothing_to_try(kraft: Settings) -> None:
-    code, _, err = run(["whatif", "--tables", kraft.tables])
-    assert (code, err) == (
-        1, "kquota: no quotas to try: give --quotas FILE, or --add user=NAME,producer_byte_rate=N\n"
-    )  # fmt: skip
+def test_nothing_to_try(kraft: Settings, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["whatif", "--tables", kraft.tables])
+    assert ended.value.code == 2
+    assert "no quotas to try: give --quotas FILE, or --add user=NAME" in capsys.readouterr().err
 
 
 def test_added_values_hold_at_all_times_beside_the_other_keys_of_their_entity() -> None:

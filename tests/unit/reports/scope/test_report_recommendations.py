@@ -164,13 +164,13 @@ def test_clients_that_share_a_bucket_are_its_cause_and_one_may_get_its_own(tmp_p
 def test_the_override_parses(entity: Entity) -> None:
     one = ThrottledBucket(BucketName("produce", "", ""), 1.0, 1, 1, 1, 1.0, 1, 1, None, ())
     case = Case(one, entity, QuotaKey.PRODUCER_BYTE_RATE, Uses(10.0, str(entity), ()))
-    found = alternatives_of(case, 12.5, is_tenant=False)
+    found = alternatives_of(case, 12.0, is_tenant=False)
     *_, override = found
     options = parser().parse_args(shlex.split(override.command)[1:])
     user = DEFAULT if options.user_default else options.user
     client_id = DEFAULT if options.client_default else options.client_id
     assert Entity(user, client_id) == entity
-    assert (options.key, options.value, options.reason) == ("producer_byte_rate", 12.5, "throttled")
+    assert (options.key, options.value, options.reason) == ("producer_byte_rate", "12", "throttled")
 
 
 def _unlimited(client_id: str, rate: float, broker_id: int = 1, **changed: object) -> Row:

@@ -244,7 +244,9 @@ def test_without_a_quota_what_it_sent_is_shown(tmp_path: Path, capsys: Capture) 
 def test_a_stretch_without_an_inside_or_nobody_named_is_refused(tmp_path: Path, capsys: Capture) -> None:
     write_table(tmp_path, "decisions", decision(0))
     write_table(tmp_path, "usage")
-    assert main(["timeline", "--tables", str(tmp_path)]) == 1
+    with pytest.raises(SystemExit) as ended:
+        main(["timeline", "--tables", str(tmp_path)])
+    assert ended.value.code == 2
     assert "add --user NAME, --client-id ID, or both" in capsys.readouterr().err
     assert (
         main(["timeline", "--tables", str(tmp_path), "--user", "alice", "--since", "2026-11-22T00:00:00Z"])
