@@ -160,10 +160,9 @@ def listing() -> str:
     lines: list[str] = []
     for title, commands in GROUPS.items():
         lines.append(f"{title}:")
-        for command in commands:
-            begin = f"  {command.name.ljust(_INDENT - 3)} "
-            lines += textwrap.wrap(
-                command.about, columns, initial_indent=begin, subsequent_indent=" " * _INDENT
-            )
+        rows = [(command.name, command.about) for command in commands]
+        for name, about in sorted((*rows, *_BELOW.get(title, ())), key=lambda row: _place(row[0])):
+            begin = f"  {name.ljust(_INDENT - 3)} "
+            lines += textwrap.wrap(about, columns, initial_indent=begin, subsequent_indent=" " * _INDENT)
         lines.append("")
     return "\n".join([*lines, "kquota COMMAND --help shows the options of a command."])
