@@ -104,6 +104,7 @@ def _limited(verdicts: list[Verdict]) -> list[Verdict]:
     return [each for each in verdicts if each.governing.limit_per_s is not None]
 
 
+@pytest.mark.timeout(300)  # all captures, each cut at several places
 def test_verdicts_that_were_certain_and_wrong_after_a_cut_are_uncertain(tmp_path: Path) -> None:
     wrong_before = uncertain = cuts = right_later = wrong_later = 0
     for capture in ALL:
