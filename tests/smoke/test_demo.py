@@ -52,7 +52,7 @@ def test_the_audit_gives_the_verdicts_of_the_broker(
     # Quotas that are younger than the time that policies look at are left alone.
     said = capsys.readouterr().out
     assert f"$ kquota enforce plan --config {directory}/kquota.yaml\nnothing to change\n" in said
-    assert "buckets were throttled, " in said and (directory / "report.html").stat().st_size > 1_000_000
+    assert "buckets were throttled: " in said and (directory / "report.html").stat().st_size > 1_000_000
     produce = summary["agreement"]["produce"]
     print(json.dumps(summary, indent=1))
 
