@@ -178,7 +178,7 @@ def open_scope(tables: Tables, settings: Settings, asked: Period, *, tenant: str
         tables.open(name, asked.from_ms - _BEFORE_MS)
     for name in _TABLES_IF_THERE:
         tables.open_if_there(name)
-    tables.open_if_there("requests", asked.from_ms)
+    tables.open_if_there("requests", asked.from_ms - _BEFORE_MS)
     _set(tables, cluster=settings.cluster_id, from_us=asked.from_ms * 1_000, to_us=asked.to_ms * 1_000)
     covered = _covered(tables, settings, asked)
     _make_views(tables, tenant)

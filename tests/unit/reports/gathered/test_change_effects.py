@@ -95,3 +95,14 @@ def test_an_edit_names_the_client_that_asked_a_broker_for_it(tmp_path: Path) -> 
         tmp_path / "own", decisions=[_decision(1, 100)], tenant="bob", quota_changes=[edit], requests=requests
     )
     assert [one.by for one in own.changes] == [""]
+
+
+def test_the_editor_of_the_first_second_is_found_in_a_file_from_before_the_period(tmp_path: Path) -> None:
+    edit = {
+        "cluster_id": "demo", **entity_columns(Entity("bob", None)), "key": KEY, "value": 1e6,
+        "previous_value": 2e6, "changed_at": second(0), "version": 4,
+    }  # fmt: skip
+    asked = {"api_key": 49, "quota_type": None, "user": "admin", "client_id": "cli"}
+    requests = [request(0, T0_MS - 100, **asked, altered_quotas=json.dumps([[BOB, KEY, 1e6]]))]
+    page = gathered(tmp_path, decisions=[_decision(1, 100)], quota_changes=[edit], requests=requests)
+    assert [one.by for one in page.changes] == ["user admin (cli)"]
