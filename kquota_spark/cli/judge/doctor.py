@@ -131,12 +131,12 @@ class Counts(NamedTuple):
     @property
     def text(self) -> str:
         """Those that are not ok, as `2 checks fail, 1 warns`."""
-        told = list[str]()
+        parts = list[str]()
         for count, one, many in ((self.fail, "fails", "fail"), (self.warn, "warns", "warn")):
             if count:
-                noun = f"{count:,}" if told else _checks(count)
-                told.append(f"{noun} {one if count == 1 else many}")
-        return ", ".join(told)
+                noun = f"{count:,}" if parts else _checks(count)
+                parts.append(f"{noun} {one if count == 1 else many}")
+        return ", ".join(parts)
 
 
 def _checks(count: int) -> str:

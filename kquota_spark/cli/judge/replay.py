@@ -131,7 +131,7 @@ def _replay(options: argparse.Namespace) -> int:
     _check_time_zone(time_zone)
     history = read_quotas(settings, source_of(options), apply_lag_ms=options.apply_lag_ms)
     for path in options.logs:
-        # Said before a name without a broker id, because a name that is mistyped has none either.
+        # Reported before a name without a broker id, because a mistyped name has none either.
         if not os.path.lexists(path):
             raise UserError(f"{terminal_text(str(path))}: cannot be read: No such file or directory")
     logs = [(broker_id_of(path, options.broker), path) for path in options.logs]

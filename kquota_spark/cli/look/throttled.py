@@ -19,7 +19,7 @@ from kquota_spark.cli.text.render import Colour, Shown
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.formats.text.person_units import broker_text, or_dash, person_ms, person_percent, type_text
-from kquota_spark.reports.advice.throttle_causes import Cause, causes
+from kquota_spark.reports.advice.throttle_causes import Cause, causes, uses_of
 from kquota_spark.reports.gathered.changes import changes_without_effect
 from kquota_spark.reports.gathered.throttled import throttled_buckets
 from kquota_spark.reports.scope.audit_report import ThrottledBucket
@@ -63,9 +63,9 @@ def _find(asked: Asked) -> Found:
     of_type = [one for one in found if asked.wanted.type in (None, one.bucket.quota_type)]
     ordered = sorted(of_type, key=lambda one: (-one.throttled_ms, one.bucket))
     # Only the shown buckets need a cause, which takes another pass over their decisions.
-    why = causes(
-        scope, ordered[: asked.limit], changes_without_effect(scope), with_day=_is_of_days(scope.covered)
-    )
+    shown = ordered[: asked.limit]
+    with_day = _is_of_days(scope.covered)
+    why = causes(uses_of(scope, shown), shown, changes_without_effect(scope), with_day=with_day)
     rows = [_row(scope.cluster_id, one, why.get(one.bucket)) for one in ordered]
     during = f"{utc_text(scope.covered.from_ms)} to {utc_text(scope.covered.to_ms)}"
     return Found(

@@ -9,14 +9,18 @@ from kquota_spark.enforce.policies.scene import demand_per_s, throttled_percent,
 from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.quota_types import QuotaKey
 from kquota_spark.reports.advice.quota_command import alter_command, override_command
-from kquota_spark.reports.advice.throttle_causes import Use, Uses, newest_cut, step_text
-from kquota_spark.reports.scope.audit_report import Alternative, Change, ThrottledBucket
+from kquota_spark.reports.advice.throttle_causes import (
+    HALF_PERCENT,
+    WINDOW_S,
+    Use,
+    Uses,
+    newest_cut,
+    step_text,
+)
+from kquota_spark.reports.scope.audit_report import OBJECTIVE_PERCENT, Alternative, Change, ThrottledBucket
 
-OBJECTIVE_PERCENT = 1.0
-"""Percent of the period below which time throttled is within the objective: the limit stays."""
-HIDDEN_PERCENT, HALF_PERCENT = 80.0, 50.0
-"""Percent of throttled seconds from which on the limit hides nearly all demand (80) or much of it (50)."""
-_WINDOW_S = 10
+HIDDEN_PERCENT = 80.0
+"""Percent of throttled seconds from which on the limit hides nearly all demand."""
 _EDIT = "edit"
 _OF_CLIENTS = {
     QuotaKey.PRODUCER_BYTE_RATE: "compress and batch at the client (compression.type, linger.ms, batch.size)",
@@ -113,7 +117,7 @@ def alternatives_of(
     """
     key = case.key
     if key is QuotaKey.CONSUMER_BYTE_RATE:
-        most = f"fetch.max.bytes below {_WINDOW_S * case.limit_per_s:,.0f}"
+        most = f"fetch.max.bytes below {WINDOW_S * case.limit_per_s:,.0f}"
         yield Alternative(f"smaller fetches at the client ({most}), each topic read once")
     else:
         yield Alternative(_OF_CLIENTS[key])

@@ -10,7 +10,7 @@ To find rules without effect and unused limits takes a day or more of usage.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from kquota_spark.config.settings import Settings
@@ -32,7 +32,8 @@ from kquota_spark.reports.advice.headroom import Headroom
 from kquota_spark.reports.advice.quota_command import alter_command
 from kquota_spark.reports.advice.recommended_raises import raises
 from kquota_spark.reports.advice.tenant_advice import tenant_advice
-from kquota_spark.reports.scope.audit_report import Change, Recommendation, ThrottledBucket
+from kquota_spark.reports.advice.throttle_causes import Uses
+from kquota_spark.reports.scope.audit_report import BucketName, Change, Recommendation, ThrottledBucket
 from kquota_spark.reports.scope.report_scope import BUCKET, Scope
 
 MEANT_TO_COVER_PERCENT = 80.0
@@ -80,6 +81,7 @@ def recommendations(
     settings: Settings,
     observed: Observed,
     throttled: Collection[ThrottledBucket],
+    uses: Mapping[BucketName, Uses],
     changes: Collection[Change],
     *,
     is_first_look: bool,
@@ -95,11 +97,12 @@ def recommendations(
         settings: where the tables are, for the replay of requests.
         observed: the clients of the period and the rules at its end.
         throttled: the throttled buckets with their clients.
+        uses: their use.
         changes: edits of quotas in the period.
         is_first_look: no quota is set at all, so first values are recommended.
         room: the headroom of brokers, where it is known.
     """
-    found = raises(scope, settings, throttled, observed.rules, changes, room or {})
+    found = raises(scope, settings, throttled, uses, observed.rules, changes, room or {})
     if scope.tenant is not None:
         found = [*tenant_advice(scope, throttled), *found]
     elif is_first_look:

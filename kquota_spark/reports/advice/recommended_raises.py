@@ -8,7 +8,7 @@ only. A client that takes clearly more than its limit needs a check of the clien
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from decimal import ROUND_CEILING, Decimal
 
@@ -28,7 +28,7 @@ from kquota_spark.reports.advice.raise_reasons import (
     is_meant,
     reason_to_leave,
 )
-from kquota_spark.reports.advice.throttle_causes import LEAST_SECONDS, cause_of, uses_of
+from kquota_spark.reports.advice.throttle_causes import LEAST_SECONDS, Uses, cause_of
 from kquota_spark.reports.scope.audit_report import (
     Alternative,
     BucketName,
@@ -48,6 +48,7 @@ def raises(
     scope: Scope,
     settings: Settings,
     throttled: Collection[ThrottledBucket],
+    uses: Mapping[BucketName, Uses],
     rules: Collection[Rule],
     changes: Collection[Change],
     room: Headroom,
@@ -60,21 +61,23 @@ def raises(
         scope: the report's tables, period and tenant.
         settings: where the tables are, for the replay of requests.
         throttled: the throttled buckets with their clients.
+        uses: their use.
         rules: the quotas in force.
         changes: edits of quotas in the period.
         room: the headroom of brokers, where it is known.
     """
-    cases = _cases(scope, throttled, rules)
+    cases = _cases(throttled, uses, rules)
     replays = replayed(settings, scope, [Raisable(case.one.bucket, case.entity, case.key) for case in cases])
     cards = (_card(scope, case, changes, room, replays.get(case.one.bucket)) for case in cases)
     return [card for card in cards if card is not None]
 
 
-def _cases(scope: Scope, throttled: Collection[ThrottledBucket], rules: Collection[Rule]) -> list[Case]:
-    uses = uses_of(scope, [one for one in throttled if not one.bucket.tags])
+def _cases(
+    throttled: Collection[ThrottledBucket], uses: Mapping[BucketName, Uses], rules: Collection[Rule]
+) -> list[Case]:
     found = []
     for one in sorted(throttled, key=lambda one: (-one.throttled_ms, one.bucket)):
-        of_bucket = uses.get(one.bucket)
+        of_bucket = None if one.bucket.tags else uses.get(one.bucket)
         quota = None if of_bucket is None else _quota(one.bucket, of_bucket.rule, rules)
         if of_bucket is None or quota is None or not of_bucket.limit_per_s:
             continue

@@ -14,6 +14,7 @@ from kquota_spark.formats.text.person_units import (
     rate_text,
 )
 from kquota_spark.model.quotas.quota_types import BANDWIDTH, QuotaType
+from kquota_spark.reports.advice.throttle_causes import WINDOW_S
 from kquota_spark.reports.scope.audit_report import Recommendation, ThrottledBucket
 from kquota_spark.reports.scope.report_scope import Scope
 
@@ -24,7 +25,6 @@ REQUEST_TIMEOUT_MS = 30_000
 """The default request.timeout.ms of clients (ms)."""
 BURST_PERCENT = 50.0
 """Percent of time throttled below which a tenant that uses less than the limit on average sends in bursts."""
-_WINDOW_S = 10
 _PRODUCE = QuotaType.PRODUCE.value
 
 _USED = """
@@ -96,13 +96,13 @@ def _batch(seen: _Seen) -> Iterator[_Piece]:
 
 def _large(seen: _Seen) -> Iterator[_Piece]:
     limit, largest = seen.throttled.limit_per_s, seen.lines.get("largest_bytes")
-    if seen.quota_type not in BANDWIDTH or not limit or largest is None or largest <= _WINDOW_S * limit:
+    if seen.quota_type not in BANDWIDTH or not limit or largest is None or largest <= WINDOW_S * limit:
         return
     setting = "max.request.size" if seen.quota_type == _PRODUCE else "fetch.max.bytes"
     yield _Piece(
         f"Keep a {'request' if seen.quota_type == _PRODUCE else 'fetch'} below ten seconds of your limit",
         f"your largest had {person_bytes(largest)}, and ten seconds of {rate_text(seen.quota_type, limit)} are "
-        f"{person_bytes(round(_WINDOW_S * limit))}: set {setting} below that",
+        f"{person_bytes(round(WINDOW_S * limit))}: set {setting} below that",
     )
 
 

@@ -21,8 +21,8 @@ LEAST_SECONDS = 60
 MOST_USED_PERCENT = 120.0
 """Maximum mean rate, in percent of the limit, from the first to the last second under it."""
 HALF_PERCENT = 50.0
-"""Percent of throttled seconds from which on a load is steady where its amounts are unknown, as from JMX."""
-_WINDOW_SECONDS = 10
+"""Percent of throttled seconds from which on it wants more than its limit most of the time."""
+WINDOW_S = 10
 """Seconds of a quota window. With fewer seconds of traffic, bursts and a steady load cannot be distinguished."""
 _STEADY_PERCENT = 90.0
 """Mean rate over the time, in percent of the limit, below which the same bytes would fit if they were spread."""
@@ -121,17 +121,20 @@ def uses_of(scope: Scope, throttled: Collection[ThrottledBucket]) -> dict[Bucket
 
 
 def causes(
-    scope: Scope, throttled: Collection[ThrottledBucket], changes: Collection[Change], *, with_day: bool
+    uses: Mapping[BucketName, Uses],
+    throttled: Collection[ThrottledBucket],
+    changes: Collection[Change],
+    *,
+    with_day: bool,
 ) -> Mapping[BucketName, Cause]:
     """The cause of each throttled bucket, without buckets with too few seconds of traffic.
 
     Args:
-        scope: the tables and the period.
+        uses: the use of the buckets; those without are left out.
         throttled: the buckets.
         changes: edits of quotas in the period.
         with_day: whether a short cause has the day of a cut.
     """
-    uses = uses_of(scope, throttled)
     found = {
         one.bucket: cause_of(one, uses[one.bucket], changes, with_day=with_day)
         for one in throttled
@@ -211,7 +214,7 @@ def _shared(one: ThrottledBucket) -> Cause | None:
 
 
 def _bursts(uses: Uses) -> Cause | None:
-    if uses.worst.seconds < _WINDOW_SECONDS or not uses.is_bursts:
+    if uses.worst.seconds < WINDOW_S or not uses.is_bursts:
         return None
     if not uses.most_percent:
         return Cause("bursts", "bursts: in most seconds it stays below its limit")
@@ -219,6 +222,6 @@ def _bursts(uses: Uses) -> Cause | None:
 
 
 def _steady(uses: Uses) -> Cause | None:
-    if uses.worst.seconds < _WINDOW_SECONDS:
+    if uses.worst.seconds < WINDOW_S:
         return None
     return Cause("steady load above the limit", "a steady load above the limit")

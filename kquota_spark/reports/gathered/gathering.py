@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from kquota_spark import __version__
 from kquota_spark.config.settings import Settings
@@ -11,7 +12,7 @@ from kquota_spark.model.compare.observed_clients import Observed
 from kquota_spark.reports.advice.headroom import headroom, raise_sums
 from kquota_spark.reports.advice.quota_command import with_settings
 from kquota_spark.reports.advice.recommendations import recommendations
-from kquota_spark.reports.advice.throttle_causes import causes
+from kquota_spark.reports.advice.throttle_causes import Uses, causes, uses_of
 from kquota_spark.reports.advice.unprotected import unprotected
 from kquota_spark.reports.agreement.confidence import confidence, covered_note, is_little_covered
 from kquota_spark.reports.clients import seen_clients
@@ -23,6 +24,7 @@ from kquota_spark.reports.scope.audit_report import (
     MOST_WORST,
     AuditReport,
     BucketCause,
+    BucketName,
     Change,
     Head,
     ThrottledBucket,
@@ -94,10 +96,7 @@ def tenants_seen(settings: Settings, period: Period, *, most_s: float | None = N
         UserError: the table is missing or cannot be read.
         SlowError: it takes longer than the limit.
     """
-    with Tables(settings, most_s) as tables:
-        tables.open("usage", period.from_ms)
-        during = (period.from_ms * 1_000, period.to_ms * 1_000)
-        return [user for (user,) in tables.query(_USERS, [settings.cluster_id, *during]).rows]
+    return [user for (user,) in _in_usage(settings, period, most_s, _USERS)]
 
 
 def is_tenant_seen(settings: Settings, user: str, period: Period, *, most_s: float | None = None) -> bool:
@@ -113,17 +112,24 @@ def is_tenant_seen(settings: Settings, user: str, period: Period, *, most_s: flo
         UserError: the table is missing or cannot be read.
         SlowError: it takes longer than the limit.
     """
+    return bool(_in_usage(settings, period, most_s, _IS_USER_SEEN, user))
+
+
+def _in_usage(
+    settings: Settings, period: Period, most_s: float | None, sql: str, *values: str
+) -> Sequence[tuple[Any, ...]]:
+    """Rows of a query on `usage`; its first parameters are the cluster and the period."""
     with Tables(settings, most_s) as tables:
         tables.open("usage", period.from_ms)
         during = (period.from_ms * 1_000, period.to_ms * 1_000)
-        return bool(tables.query(_IS_USER_SEEN, [settings.cluster_id, *during, user]).rows)
+        return tables.query(sql, [settings.cluster_id, *during, *values]).rows
 
 
 def _causes(
-    scope: Scope, throttled: Sequence[ThrottledBucket], changes: Sequence[Change]
+    uses: Mapping[BucketName, Uses], throttled: Sequence[ThrottledBucket], changes: Sequence[Change]
 ) -> list[BucketCause]:
     """The causes of the buckets with which the page begins."""
-    found = causes(scope, throttled[:MOST_WORST], changes, with_day=True)
+    found = causes(uses, throttled[:MOST_WORST], changes, with_day=True)
     return [BucketCause(bucket, cause.sentence) for bucket, cause in sorted(found.items())]
 
 
@@ -138,8 +144,9 @@ def _gathered(scope: Scope, settings: Settings, made_at_ms: int, heat_rows: int)
     during = scope.asked.to_ms * 1_000, scope.asked.from_ms * 1_000
     is_limited = scope.tables.query(_IS_LIMITED, [scope.cluster_id, *during]).rows[0][0]
     room = headroom(settings, scope) if throttled and scope.tenant is None else {}
+    uses = uses_of(scope, throttled)
     todo, todo_left_out = recommendations(
-        scope, settings, observed, throttled, found_changes, is_first_look=not is_limited, room=room
+        scope, settings, observed, throttled, uses, found_changes, is_first_look=not is_limited, room=room
     )
     head = Head(
         cluster_id=scope.cluster_id,
@@ -158,7 +165,7 @@ def _gathered(scope: Scope, settings: Settings, made_at_ms: int, heat_rows: int)
         throttled=throttled,
         throttled_left_out=throttled_left_out,
         throttled_left_out_ms=throttled_left_out_ms,
-        causes=_causes(scope, throttled, found_changes),
+        causes=_causes(uses, throttled, found_changes),
         throttle_pairs=throttle_pairs(scope),
         throttle_spreads=throttle_spreads(scope),
         heat=heat_maps(scope, heat_rows),

@@ -13,6 +13,8 @@ from enum import Enum
 
 MOST_CLIENTS = 5
 """Maximum clients that are named inside a bucket."""
+OBJECTIVE_PERCENT = 1.0
+"""Percent of the time up to which a throttled bucket is no alarm, and its limit may stay."""
 MOST_WORST = 3
 """Maximum buckets with which the page begins."""
 
@@ -367,7 +369,7 @@ class AuditReport:
     throttled_left_out_ms: int = 0
     """Total delay of the buckets that are left out."""
     causes: Sequence[BucketCause] = ()
-    """Of the buckets with the most total delay, as far as known."""
+    """For the buckets with the most total delay, as far as known."""
     throttle_pairs: tuple[ThrottlePair, ...] = ()
     throttle_spreads: tuple[ThrottleSpread, ...] = ()
     """Users with the most total delay first."""

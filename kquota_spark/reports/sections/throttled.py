@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kquota_spark.formats.text.person_units import broker_text, person_ms
-from kquota_spark.reports.scope.audit_report import AuditReport, ThrottledBucket
+from kquota_spark.reports.scope.audit_report import OBJECTIVE_PERCENT, AuditReport, ThrottledBucket
 from kquota_spark.reports.sections import words
 from kquota_spark.reports.sections.changes import quota_type_of
 from kquota_spark.reports.sections.parts import Block, Cell, Chart, Column, Section, table_of
@@ -71,7 +71,7 @@ def _bars(report: AuditReport, ordered: list[ThrottledBucket]) -> Block:
             else words.throttled_time(one)
             for one in shown
         ],
-        "is_over": [one.time_in_throttle_percent > words.OBJECTIVE_PERCENT for one in shown],
+        "is_over": [one.time_in_throttle_percent > OBJECTIVE_PERCENT for one in shown],
         "hrefs": [words.bucket_href(one.bucket) for one in shown],
         "hover": [", ".join(_hover(one)) for one in shown],
     }

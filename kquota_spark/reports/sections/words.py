@@ -18,7 +18,13 @@ from kquota_spark.formats.text.person_units import (
     rate_text,
 )
 from kquota_spark.model.quotas.entities import Default, IpEntity, parse_entity
-from kquota_spark.reports.scope.audit_report import BucketName, Confidence, Head, ThrottledBucket
+from kquota_spark.reports.scope.audit_report import (
+    OBJECTIVE_PERCENT,
+    BucketName,
+    Confidence,
+    Head,
+    ThrottledBucket,
+)
 from kquota_spark.reports.sections.parts import Cell, Column, Tone
 from kquota_spark.reports.timeline.top_buckets import LIMIT_PERCENT, NEAR_PERCENT
 
@@ -29,8 +35,6 @@ _UNITS = {
     "controller_mutation": "partitions",
 }
 _RATE_UNITS = {"produce": "bytes/s", "fetch": "bytes/s", "request": "% of a thread"}
-OBJECTIVE_PERCENT = 1.0
-"""Percent of the time up to which a throttled bucket is no alarm."""
 _DAY_MS, _HOUR_MS, _MINUTE_MS = 86_400_000, 3_600_000, 60_000
 TYPE_WORDS = {
     "produce": "produce",
