@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from importlib.resources import as_file, files
 from itertools import islice
@@ -122,6 +122,17 @@ def _of_sample(folder: Path) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _require_logs(paths: Sequence[Path]) -> None:
+    """Check that each log exists, before its name is searched for a broker id: a mistyped name has none either.
+
+    Raises:
+        UserError: a log does not exist.
+    """
+    for path in paths:
+        if not os.path.lexists(path):
+            raise UserError(f"{terminal_text(str(path))}: cannot be read: No such file or directory")
+
+
 def _replay(options: argparse.Namespace) -> int:
     if options.apply_lag_ms and options.quotas is None:
         raise UserError("--apply-lag-ms: only with --quotas")
@@ -129,11 +140,10 @@ def _replay(options: argparse.Namespace) -> int:
     config = rate_config(settings)
     time_zone = options.log_time_zone or settings.broker.log_time_zone
     _check_time_zone(time_zone)
+    if options.quotas is None:
+        _require_logs(options.logs)  # no cluster is asked for the quotas of a log that is not there
     history = read_quotas(settings, source_of(options), apply_lag_ms=options.apply_lag_ms)
-    for path in options.logs:
-        # Reported before a name without a broker id, because a mistyped name has none either.
-        if not os.path.lexists(path):
-            raise UserError(f"{terminal_text(str(path))}: cannot be read: No such file or directory")
+    _require_logs(options.logs)
     logs = [(broker_id_of(path, options.broker), path) for path in options.logs]
     with governor_of(settings, history) as governor:
         of_brokers = {} if options.log_time_zone else settings.broker.zones_by_broker
