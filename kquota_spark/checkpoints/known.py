@@ -25,7 +25,7 @@ from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.quota_callback import LeaderBook
 from kquota_spark.model.quotas.quota_types import IP_QUOTA_KEY, QuotaKey
 from kquota_spark.model.quotas.rules import RuleBook, RuleStretch
-from kquota_spark.pipeline.known import BrokerWindows, Gap, IpLimit, Known, Limits, ToldWindows
+from kquota_spark.pipeline.known import BrokerWindows, Gap, IpLimit, Known, Limits, ReportedWindows
 from kquota_spark.quotas.stored import leader_changes
 from kquota_spark.schema.broker_tables import BROKER_CONFIGS
 from kquota_spark.schema.gap_tables import BROKER_START, LOG_GAPS, MID_STREAM
@@ -295,13 +295,13 @@ class KnownLoader(_Loader):
         return make_governor(self._settings, rules.known.book, changes)
 
     def _windows(self, rows: Iterable[Row]) -> BrokerWindows:
-        told: dict[int, list[ToldWindows]] = {}
+        reported: dict[int, list[ReportedWindows]] = {}
         for row in rows:
             if row["broker_id"] is not None:
                 windows = (row["sample_ring"], row["quota_window_num"], row["quota_window_size_seconds"])
-                stretch = ToldWindows(row["valid_from"] or 0, row["valid_to"], *windows)
-                told.setdefault(row["broker_id"], []).append(stretch)
-        return BrokerWindows(rate_config(self._settings), told, frozenset(self._settings.broker.given))
+                period = ReportedWindows(row["valid_from"] or 0, row["valid_to"], *windows)
+                reported.setdefault(row["broker_id"], []).append(period)
+        return BrokerWindows(rate_config(self._settings), reported, frozenset(self._settings.broker.given))
 
 
 class LimitsLoader(_Loader):

@@ -29,7 +29,7 @@ def gaps_at(gaps: Sequence[Gap], second_ms: int, horizon_ms: int = 0) -> tuple[G
     return tuple(gap for gap in later if gap[0] < second_ms + 1_000)
 
 
-class ToldWindows(NamedTuple):
+class ReportedWindows(NamedTuple):
     """The windows that one broker reported, and when they held (epoch ms, the end exclusive); None: not reported."""
 
     from_ms: int
@@ -45,26 +45,26 @@ class BrokerWindows:
 
     settings: RateConfig
     """Windows for brokers that have not reported theirs, or not all of them."""
-    told: Mapping[int, Sequence[ToldWindows]] = field(default_factory=dict)
+    reported: Mapping[int, Sequence[ReportedWindows]] = field(default_factory=dict)
     """The reported windows, by broker."""
     given: Collection[str] = ()
     """Keys of the configuration file that have priority over reported windows."""
 
     def at(self, broker_id: int, time_ms: int) -> RateConfig:
         """The windows of a broker at a time, epoch ms."""
-        for told in self.told.get(broker_id, ()):
-            if told.from_ms <= time_ms and (told.to_ms is None or time_ms < told.to_ms):
-                return self._completed(told)
+        for reported in self.reported.get(broker_id, ()):
+            if reported.from_ms <= time_ms and (reported.to_ms is None or time_ms < reported.to_ms):
+                return self._completed(reported)
         return self.settings
 
-    def _completed(self, told: ToldWindows) -> RateConfig:
+    def _completed(self, reported: ReportedWindows) -> RateConfig:
         own, given = self.settings, self.given
-        num = None if "quota_window_num" in given else told.num_samples
-        window_s = None if "quota_window_size_seconds" in given else told.window_s
+        num = None if "quota_window_num" in given else reported.num_samples
+        window_s = None if "quota_window_size_seconds" in given else reported.window_s
         return RateConfig(
             own.num_samples if num is None else num,
             own.window_ms if window_s is None else window_s * 1_000,
-            own.variant if told.ring is None or "version" in given else RingVariant(told.ring),
+            own.variant if reported.ring is None or "version" in given else RingVariant(reported.ring),
         )
 
 

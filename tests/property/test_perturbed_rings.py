@@ -8,7 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kquota_spark.model.measure.sampled_rate import RateConfig, RingVariant, SampleRing
-from kquota_spark.model.replay.shaken_ring import SHAKES, Scrape, Shake, ShakenRing, ShakenRings
+from kquota_spark.model.replay.perturbed_rings import (
+    PERTURBATIONS,
+    Perturbation,
+    PerturbedRing,
+    PerturbedRings,
+    Scrape,
+)
 
 _SETTINGS = settings(deadline=None, max_examples=200, print_blob=True)
 # Gaps about a window and about the whole ring are where a few ms matter.
@@ -25,20 +31,20 @@ Events = list[tuple[int, int]]
 @_SETTINGS
 @given(CONFIGS, EVENTS)
 def test_without_any_shake_it_is_the_brokers(config: RateConfig, events: Events) -> None:
-    ring, unshaken = SampleRing(config), ShakenRing(config, Shake(((0, 0),), Scrape.NEVER))
+    ring, unperturbed = SampleRing(config), PerturbedRing(config, Perturbation(((0, 0),), Scrape.NEVER))
     time_ms = 0
     for gap_ms, amount in events:
         time_ms += gap_ms
-        assert unshaken.record(amount, time_ms) == ring.record(amount, time_ms)
-        assert unshaken.total == ring.total
+        assert unperturbed.record(amount, time_ms) == ring.record(amount, time_ms)
+        assert unperturbed.total == ring.total
 
 
 @_SETTINGS
-@given(CONFIGS, EVENTS, st.sampled_from(SHAKES), st.data())
+@given(CONFIGS, EVENTS, st.sampled_from(PERTURBATIONS), st.data())
 def test_how_the_events_are_cut_into_batches_does_not_matter(
-    config: RateConfig, events: Events, shake: Shake, data: st.DataObject
+    config: RateConfig, events: Events, shake: Perturbation, data: st.DataObject
 ) -> None:
-    whole, cut = ShakenRing(config, shake), ShakenRing(config, shake)
+    whole, cut = PerturbedRing(config, shake), PerturbedRing(config, shake)
     amounts, times_ms, time_ms = [], [], 0
     for gap_ms, amount in events:
         time_ms += gap_ms
@@ -47,7 +53,7 @@ def test_how_the_events_are_cut_into_batches_does_not_matter(
     expected, found = whole.record_all(amounts, times_ms), list[tuple[int, int]]()
     for amount, time_ms in zip(amounts, times_ms, strict=True):
         if data.draw(st.booleans()):
-            cut = ShakenRing(config, shake, deepcopy(cut.state))
+            cut = PerturbedRing(config, shake, deepcopy(cut.state))
         window_ms = cut.record(amount, time_ms)
         found.append((cut.total, window_ms))
     assert found == list(zip(*expected, strict=True))
@@ -55,11 +61,11 @@ def test_how_the_events_are_cut_into_batches_does_not_matter(
 
 
 @_SETTINGS
-@given(CONFIGS, EVENTS, st.sampled_from(SHAKES), st.integers(0, 40_000))
+@given(CONFIGS, EVENTS, st.sampled_from(PERTURBATIONS), st.integers(0, 40_000))
 def test_after_the_horizon_nothing_is_left(
-    config: RateConfig, events: Events, shake: Shake, more_ms: int
+    config: RateConfig, events: Events, shake: Perturbation, more_ms: int
 ) -> None:
-    used, new = ShakenRing(config, shake), ShakenRing(config, shake)
+    used, new = PerturbedRing(config, shake), PerturbedRing(config, shake)
     time_ms = 0
     for gap_ms, amount in events:
         time_ms += gap_ms
@@ -76,7 +82,7 @@ def test_after_the_horizon_nothing_is_left(
 def test_rings_that_wait_come_out_as_those_that_do_not(
     config: RateConfig, events: Events, data: st.DataObject
 ) -> None:
-    waiting, plain = ShakenRings(config), [ShakenRing(config, shake) for shake in SHAKES]
+    waiting, plain = PerturbedRings(config), [PerturbedRing(config, shake) for shake in PERTURBATIONS]
     events, time_ms = events * 3, 0  # so many that they are recorded although they could wait
     while events:
         part = events[: data.draw(st.integers(1, len(events)))]
@@ -95,5 +101,5 @@ def test_rings_that_wait_come_out_as_those_that_do_not(
         else:
             assert waiting.record_all(amounts, times_ms) == expected
         if data.draw(st.booleans()):
-            waiting = ShakenRings(config, deepcopy(waiting.state))
+            waiting = PerturbedRings(config, deepcopy(waiting.state))
     assert [ring.memory for ring in waiting.recorded()] == [ring.memory for ring in plain]

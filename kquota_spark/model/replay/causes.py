@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from kquota_spark.model.measure.points import Point, PointKind
 from kquota_spark.model.measure.sampled_rate import RateConfig
-from kquota_spark.model.replay.told_windows import MARGIN_MS
+from kquota_spark.model.replay.windows_from_throttles import MARGIN_MS
 
 RULE_EDGE_MS = 100
 """Brokers apply an edit within about this time (ms) of its time in the rules table."""

@@ -30,7 +30,7 @@ from kquota_spark.model.measure.throttle_time import rate_per_s, to_int32
 from kquota_spark.model.measure.token_bucket import TokenBucket, TokenState, wait_ms
 from kquota_spark.model.replay.causes import Cause, Governing, edge_of
 from kquota_spark.model.replay.replay import Outcome, Verdict
-from kquota_spark.model.replay.told_windows import MARGIN_MS
+from kquota_spark.model.replay.windows_from_throttles import MARGIN_MS
 
 FORGET_AFTER_MS = 24 * 3_600_000
 """Time (ms) without a mutation after which the topics are forgotten; the bucket is full long before."""

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from kquota_spark.model.measure.sampled_rate import RateConfig, RingState, SampleRing
 
-ShakenState = tuple[Sequence[RingState | None], Sequence[int], Sequence[int]]
+PerturbedState = tuple[Sequence[RingState | None], Sequence[int], Sequence[int]]
 """The rings, and amounts and times of requests that are not recorded yet."""
 
 _MOST_WAITING = 64
@@ -34,7 +34,7 @@ class Scrape(Enum):
     SOME_TIME = 2
 
 
-class Shake(NamedTuple):
+class Perturbation(NamedTuple):
     """How far off the times are at which samples open and end: pairs of ms.
 
     The pair of a sample is a function of its start. So the same input gives the same answer in every run, in whatever
@@ -47,11 +47,11 @@ class Shake(NamedTuple):
 
 _chance = Random(3)  # noqa: S311 - the same noise in every run, not a secret
 _DRAWN = tuple((_chance.randint(-4, 4), _chance.randint(-4, 4)) for _ in range(_CYCLE))
-SHAKES = (
-    Shake(((-3, -3),), Scrape.SOME_TIME),
-    Shake(((3, 3),), Scrape.AT_ONCE),
-    Shake(_DRAWN, Scrape.AT_ONCE),
-    Shake(tuple((-opens_by_ms, -ends_by_ms) for opens_by_ms, ends_by_ms in _DRAWN), Scrape.SOME_TIME),
+PERTURBATIONS = (
+    Perturbation(((-3, -3),), Scrape.SOME_TIME),
+    Perturbation(((3, 3),), Scrape.AT_ONCE),
+    Perturbation(_DRAWN, Scrape.AT_ONCE),
+    Perturbation(tuple((-opens_by_ms, -ends_by_ms) for opens_by_ms, ends_by_ms in _DRAWN), Scrape.SOME_TIME),
 )
 """The perturbations, one per ring.
 
@@ -61,13 +61,15 @@ two rings alone it is 19, with six rings no fewer.
 """
 
 
-class ShakenRing(SampleRing):
-    """A `SampleRing` that decides differently where the log leaves it open, by the perturbation `shake`."""
+class PerturbedRing(SampleRing):
+    """A `SampleRing` that decides differently where the log leaves it open, by its `perturbation`."""
 
     __slots__ = ("_off_ms", "_scrape")
 
-    def __init__(self, config: RateConfig, shake: Shake, state: RingState | None = None) -> None:
-        self._off_ms, self._scrape = shake
+    def __init__(
+        self, config: RateConfig, perturbation: Perturbation, state: RingState | None = None
+    ) -> None:
+        self._off_ms, self._scrape = perturbation
         super().__init__(config, state)
 
     def begin(self, time_ms: int, ago_ms: int) -> None:
@@ -116,7 +118,7 @@ class ShakenRing(SampleRing):
         for place, basis_ms in enumerate(self._basis_ms):
             over_ms = time_ms - basis_ms - self._expire_ms
             if over_ms > 0:
-                # After N more windows it was scraped again. A shake may leave nothing of windows of a few ms.
+                # After N more windows it was scraped again. A perturbation may leave nothing of windows of a few ms.
                 over_ms %= max(self._expire_ms, 1)
                 if self._scrape is Scrape.SOME_TIME:
                     over_ms = over_ms * (basis_ms % _CYCLE) // _CYCLE
@@ -126,11 +128,11 @@ class ShakenRing(SampleRing):
         self.total = sum(self._values)
 
 
-NO_RINGS: Sequence[None] = (None,) * len(SHAKES)
+NO_RINGS: Sequence[None] = (None,) * len(PERTURBATIONS)
 """The rings of a bucket in which all requests wait."""
 
 
-class ShakenRings:
+class PerturbedRings:
     """All perturbed rings of one bucket, continued from a `state` and advanced only when one could matter.
 
     Most buckets stay far below their limit. While the requests cannot lift any ring above it, for any samples, they
@@ -139,25 +141,27 @@ class ShakenRings:
 
     __slots__ = ("_amounts", "_config", "_most", "_rings", "_states", "_times_ms")
 
-    def __init__(self, config: RateConfig, state: ShakenState | None = None) -> None:
+    def __init__(self, config: RateConfig, state: PerturbedState | None = None) -> None:
         self._config = config
         states, amounts, times_ms = state or (NO_RINGS, (), ())
         self._states, self._amounts, self._times_ms = states, list(amounts), list(times_ms)
-        self._rings: list[ShakenRing] | None = None
+        self._rings: list[PerturbedRing] | None = None
         # An upper bound of the amount in any ring.
         self._most = max(sum(ring[1]) for ring in states if ring is not None) if states[0] else 0
         self._most += sum(amounts)
 
     @property
-    def state(self) -> ShakenState:
+    def state(self) -> PerturbedState:
         """The state from which other rings can continue: the rings, and the requests that wait."""
         states = self._states if self._rings is None else [ring.state for ring in self._rings]
         return states, self._amounts, self._times_ms
 
-    def recorded(self) -> list[ShakenRing]:
+    def recorded(self) -> list[PerturbedRing]:
         """The rings, with all requests recorded."""
         if self._rings is None:
-            self._rings = [ShakenRing(self._config, *each) for each in zip(SHAKES, self._states, strict=True)]
+            self._rings = [
+                PerturbedRing(self._config, *each) for each in zip(PERTURBATIONS, self._states, strict=True)
+            ]
         if self._times_ms:
             for ring in self._rings:
                 ring.record_all(self._amounts, self._times_ms)
@@ -167,7 +171,7 @@ class ShakenRings:
 
     def begin(self, time_ms: int) -> None:
         """Restart before an event, each ring at another time in the last window."""
-        count = len(SHAKES) + 1
+        count = len(PERTURBATIONS) + 1
         for part, ring in enumerate(self.recorded(), start=1):
             ring.begin(time_ms, part * self._config.window_ms // count)
         self._most = 0

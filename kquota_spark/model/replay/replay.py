@@ -10,7 +10,7 @@ can differ from what happened inside the broker. All were seen on real brokers:
 
 A verdict that one of them could flip is uncertain. The third is found in two ways. The bucket is replayed in further
 rings, which decide differently where the log leaves it open. And the throttles of earlier requests show the broker's
-window (`told_windows`).
+window (`windows_from_throttles`).
 """
 
 from __future__ import annotations
@@ -32,11 +32,16 @@ from kquota_spark.model.replay.causes import (
     mark_unsized,
     may_have_edge,
 )
-from kquota_spark.model.replay.shaken_ring import NO_RINGS, ShakenRings, ShakenState, places_after_gaps
-from kquota_spark.model.replay.told_windows import Measured, Sign, ToldWindows
-from kquota_spark.model.replay.told_windows import State as ToldState
+from kquota_spark.model.replay.perturbed_rings import (
+    NO_RINGS,
+    PerturbedRings,
+    PerturbedState,
+    places_after_gaps,
+)
+from kquota_spark.model.replay.windows_from_throttles import Measured, Sign, WindowsFromThrottles
+from kquota_spark.model.replay.windows_from_throttles import State as WindowsState
 
-State = tuple[int, RingState | None, ShakenState | None, int, ToldState | None]
+State = tuple[int, RingState | None, PerturbedState | None, int, WindowsState | None]
 _INFINITE = float("inf")
 _FETCH = int(PointKind.FETCH)
 _THROTTLED_FETCH, _SHARE_FETCH = int(PointKind.THROTTLED_FETCH), int(PointKind.SHARE_FETCH)
@@ -95,28 +100,28 @@ class BucketReplay:
     It continues from a `state`. Unless it `learns`, it uses no throttle to decide which verdicts are certain.
     """
 
-    __slots__ = ("_learns", "_ring", "_shaken", "_told", "_unsized_ms", "folded_through_ms")
+    __slots__ = ("_learns", "_perturbed", "_ring", "_unsized_ms", "_windows", "folded_through_ms")
 
     def __init__(self, config: RateConfig, state: State | None = None, *, learns: bool = True) -> None:
         self._learns = learns
-        self.folded_through_ms, ring, shaken, self._unsized_ms, told = state or _NOTHING
-        self._ring, self._shaken = SampleRing(config, ring), ShakenRings(config, shaken)
+        self.folded_through_ms, ring, perturbed, self._unsized_ms, windows = state or _NOTHING
+        self._ring, self._perturbed = SampleRing(config, ring), PerturbedRings(config, perturbed)
         # Most buckets are never throttled, so nothing shows the broker's windows.
-        self._told = ToldWindows(config, told) if told else None
+        self._windows = WindowsFromThrottles(config, windows) if windows else None
 
     @property
     def state(self) -> State:
         """The state from which another replay can continue."""
         return (
-            self.folded_through_ms, self._ring.state, self._shaken.state, self._unsized_ms,
-            self._told.state if self._told else None,
+            self.folded_through_ms, self._ring.state, self._perturbed.state, self._unsized_ms,
+            self._windows.state if self._windows else None,
         )  # fmt: skip
 
     @property
     def memory(self) -> object:
         """Everything that the replay remembers, in a form that can be compared."""
-        rings = (ring.memory for ring in (self._ring, *self._shaken.recorded()))
-        return [self._unsized_ms, self._told.state if self._told else None, *rings]
+        rings = (ring.memory for ring in (self._ring, *self._perturbed.recorded()))
+        return [self._unsized_ms, self._windows.state if self._windows else None, *rings]
 
     @property
     def forget_at_ms(self) -> int:
@@ -138,8 +143,8 @@ class BucketReplay:
     def judge_alike(self, points: Sequence[Point], governing: Governing) -> list[Verdict] | Quiet:
         """Do `judge_quickly` for requests under the same limit; if all are quiet, none is judged on its own."""
         limit, has_request_quota = governing[0], governing[3]
-        is_told = self._told or self._unsized_ms
-        if has_request_quota or is_told or may_have_edge(governing, points[0][0], points[-1][0]):
+        may_differ = self._windows or self._unsized_ms
+        if has_request_quota or may_differ or may_have_edge(governing, points[0][0], points[-1][0]):
             return self.judge_quickly(points, [governing] * len(points))
         columns = tuple(zip(*points, strict=True))
         times_ms, _, _, _, amounts, throttles_ms, kinds, _ = columns
@@ -147,7 +152,7 @@ class BucketReplay:
         if max(throttles_ms) == 0 and max(kinds) <= _FETCH:
             per_ms = (limit or _INFINITE) / 1_000.0
             is_far = are_far_below(totals, amounts, per_ms, self._ring.config)
-            if is_far and self._shaken.wait(amounts, times_ms, per_ms):
+            if is_far and self._perturbed.wait(amounts, times_ms, per_ms):
                 self.folded_through_ms = times_ms[-1] // 1_000 * 1_000 + 1_000
                 return tuple.__new__(Quiet, measured)
         return self._measured(points, [governing] * len(points), columns, measured)
@@ -168,7 +173,7 @@ class BucketReplay:
             found = self._judge(*part)
             verdicts += map(_verdict, *part, *found, repeat(None)) if isinstance(found, Quiet) else found
             if place < len(points):
-                self._shaken.begin(points[place].record_time_ms)
+                self._perturbed.begin(points[place].record_time_ms)
             start = place
         return verdicts
 
@@ -195,20 +200,20 @@ class BucketReplay:
         else:
             is_over = _are_over(totals, allowed, windows_ms)
             causes = causes_of(points, allowed, totals, windows_ms, self._ring.config)
-        is_quiet = True not in is_over and not self._told and max(throttles_ms) == 0
+        is_quiet = True not in is_over and not self._windows and max(throttles_ms) == 0
         # It must make no difference whether the other rings wait, also not for what throttles have shown of them.
-        if is_quiet and self._shaken.wait(amounts, times_ms, min(allowed)):
+        if is_quiet and self._perturbed.wait(amounts, times_ms, min(allowed)):
             is_alike = max(kinds) <= _FETCH and True not in [each[3] for each in governing]
         else:
             is_alike = False
             own = totals, windows_ms
-            others = self._shaken.record_all(amounts, times_ms)
+            others = self._perturbed.record_all(amounts, times_ms)
             are_over = [_are_over(other[0], allowed, other[1]) for other in others if other != own]
             if not self._learns:
                 for is_other_over in are_over:
                     _mark_samples(causes, is_over, is_other_over)
             elif not is_quiet or any(True in is_other_over for is_other_over in are_over):
-                self._mark_told(causes, points, governing, allowed, [own, *others])
+                self._mark_windows(causes, points, governing, allowed, [own, *others])
         mark_edges(causes, points, governing)
         if self._unsized_ms or max(kinds) >= _SHARE_FETCH:
             horizon_ms = self._ring.config.horizon_ms
@@ -218,7 +223,7 @@ class BucketReplay:
             return Quiet(totals, windows_ms)
         return list(map(_verdict, points, governing, totals, windows_ms, causes))
 
-    def _mark_told(
+    def _mark_windows(
         self,
         causes: list[Cause | None],
         points: Sequence[Point],
@@ -227,16 +232,16 @@ class BucketReplay:
         rings: Sequence[Measured],
     ) -> None:
         """Mark verdicts that the rings leave open, given the earlier throttles; clear margins that these confirm."""
-        if self._told is None:
-            self._told = ToldWindows(self._ring.config)
-        signs = self._told.signs(points, allowed, [not each[3] for each in governing], rings)
+        if self._windows is None:
+            self._windows = WindowsFromThrottles(self._ring.config)
+        signs = self._windows.signs(points, allowed, [not each[3] for each in governing], rings)
         for place, sign in enumerate(signs):
             if sign is Sign.CONFIRMED:
                 if causes[place] is Cause.MARGIN:
                     causes[place] = None
             elif sign is not None and causes[place] is None:
                 causes[place] = Cause.SAMPLE if sign is Sign.RINGS_DIFFER else Cause.LOG_TIMES
-        self._told.forget(self.folded_through_ms)
+        self._windows.forget(self.folded_through_ms)
 
 
 def first_request(config: RateConfig, point: Point, governing: Governing) -> tuple[State, Quiet] | None:

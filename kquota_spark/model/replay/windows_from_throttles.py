@@ -40,7 +40,7 @@ _COMPARED = (int(PointKind.PRODUCE), int(PointKind.FETCH))
 Measured = tuple[Sequence[int], Sequence[int]]
 """Results of a ring after each request: the amounts in the window, and the window's lengths in ms."""
 
-Told = tuple[int, float, int | None]
+Shown = tuple[int, float, int | None]
 """What the last throttle showed of a ring: the start of its oldest sample (epoch ms), the limit in bytes per ms, and
 how much longer the broker's window is (ms). The last is None if it is only known that the ring is wrong."""
 State = tuple[Sequence[Sequence[float | None] | None], Sequence[tuple[int, int]]]
@@ -55,32 +55,32 @@ class Sign(Enum):
     WINDOW_IS_OFF = 3
 
 
-class ToldWindows:
+class WindowsFromThrottles:
     """The windows that throttles have shown of one bucket's rings, the replay's own first; continued from a `state`."""
 
-    __slots__ = ("_config", "_late_ms", "_offs", "_told")
+    __slots__ = ("_config", "_late_ms", "_offs", "_shown")
 
     def __init__(self, config: RateConfig, state: State | None = None) -> None:
-        told, offs = state or ((), ())
+        shown, offs = state or ((), ())
         self._config = config
-        self._told: list[Told | None] = [each and tuple(each) for each in told]  # type: ignore[misc]
+        self._shown: list[Shown | None] = [each and tuple(each) for each in shown]  # type: ignore[misc]
         self._offs: list[tuple[int, int]] = [(time_ms, off_ms) for time_ms, off_ms in offs]
         self._late_ms: int | None = None
 
     @property
     def state(self) -> State:
-        """The state from which another `ToldWindows` can continue."""
-        return self._told, self._offs
+        """The state from which another `WindowsFromThrottles` can continue."""
+        return self._shown, self._offs
 
     def __bool__(self) -> bool:
-        return bool(self._told or self._offs)
+        return bool(self._shown or self._offs)
 
     def forget(self, before_ms: int) -> None:
         """Drop everything that cannot matter for requests from `before_ms` on (epoch ms)."""
         oldest_ms = before_ms - self._config.horizon_ms
-        self._told = [told if told and told[0] >= oldest_ms else None for told in self._told]
-        while self._told and self._told[-1] is None:
-            self._told.pop()
+        self._shown = [shown if shown and shown[0] >= oldest_ms else None for shown in self._shown]
+        while self._shown and self._shown[-1] is None:
+            self._shown.pop()
         self._offs = [each for each in self._offs if each[0] >= oldest_ms]
         self._late_ms = None
 
@@ -102,8 +102,8 @@ class ToldWindows:
         Returns:
             For each request a sign; None if there is none.
         """
-        told = self._told
-        told += [None] * (len(rings) - len(told))
+        shown = self._shown
+        shown += [None] * (len(rings) - len(shown))
         own_totals, own_windows_ms = rings[0]
         # Most rings measure the same as the replay's own, most of the time.
         others = [
@@ -133,11 +133,11 @@ class ToldWindows:
         return found
 
     def _own_sign(self, above: float, time_ms: int, start_ms: int, per_ms: float) -> Sign | None:
-        told = self._told[0]
-        if told is None or told[0] != start_ms or told[1] != per_ms:
+        shown = self._shown[0]
+        if shown is None or shown[0] != start_ms or shown[1] != per_ms:
             is_off = abs(above) <= _AS_FAR * self._late_by_ms(time_ms)
             return Sign.WINDOW_IS_OFF if is_off else None
-        off_ms = told[2]
+        off_ms = shown[2]
         if off_ms is None:
             return Sign.WINDOW_IS_OFF
         by_broker = above - off_ms
@@ -151,10 +151,10 @@ class ToldWindows:
 
     def _differs(self, ring: int, above: float, start_ms: int, per_ms: float, is_over: bool) -> bool:
         """Whether another ring gives the other verdict and is not known to be wrong."""
-        told = self._told[ring]
-        if told is None or told[0] != start_ms or told[1] != per_ms:
+        shown = self._shown[ring]
+        if shown is None or shown[0] != start_ms or shown[1] != per_ms:
             return (above > 0) is not is_over
-        off_ms = told[2]
+        off_ms = shown[2]
         return off_ms is not None and abs(off_ms) <= _OFF_MS and (above - off_ms > 0) is not is_over
 
     def _late_by_ms(self, time_ms: int) -> int:
@@ -174,6 +174,6 @@ class ToldWindows:
 
     def _learn(self, ring: int, above: float, start_ms: int, per_ms: float, throttle_ms: int) -> None:
         if throttle_ms > 0:
-            self._told[ring] = start_ms, per_ms, round(above) - throttle_ms
+            self._shown[ring] = start_ms, per_ms, round(above) - throttle_ms
         elif above > MARGIN_MS:
-            self._told[ring] = start_ms, per_ms, None
+            self._shown[ring] = start_ms, per_ms, None

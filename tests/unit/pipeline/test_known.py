@@ -6,13 +6,13 @@ from kquota_spark.model.govern.govern import RuleGovernor
 from kquota_spark.model.measure.points import CONTROLLER_ID
 from kquota_spark.model.measure.sampled_rate import RateConfig, RingVariant
 from kquota_spark.model.quotas.rules import RuleBook
-from kquota_spark.pipeline.known import BrokerWindows, ToldWindows
+from kquota_spark.pipeline.known import BrokerWindows, ReportedWindows
 from tests.support.pipeline.governed_requests import known
 
 TOLD = {
-    1: [ToldWindows(0, None, "3.8+", 5, 1)],
-    3: [ToldWindows(0, 2_000, "<=3.7", 11, 1), ToldWindows(2_000, None, "3.8+", 6, 2)],
-    4: [ToldWindows(5_000, None, None, None, 3)],
+    1: [ReportedWindows(0, None, "3.8+", 5, 1)],
+    3: [ReportedWindows(0, 2_000, "<=3.7", 11, 1), ReportedWindows(2_000, None, "3.8+", 6, 2)],
+    4: [ReportedWindows(5_000, None, None, None, 3)],
 }
 
 
