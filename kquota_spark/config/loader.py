@@ -12,20 +12,21 @@ from __future__ import annotations
 import math
 import re
 import typing
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import MISSING, Field, fields, is_dataclass
 from datetime import date
 from difflib import get_close_matches
 from enum import Enum
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from types import UnionType
-from typing import Any, Literal, TypeVar
-from zoneinfo import ZoneInfo
+from typing import Annotated, Any, Literal, TypeVar
 
 from kquota_spark.config.client_properties import unknown_properties
-from kquota_spark.config.roots import canonical_root, unreached_options
-from kquota_spark.config.settings import ASKED, NO_KEY, Duration, Kafka, Settings, Tables, Webhook
+from kquota_spark.config.roots import unreached_options
+from kquota_spark.config.routes import IF_MISSING
+from kquota_spark.config.rules import Duration, Refused, topic_problems
+from kquota_spark.config.settings import ASKED, NO_KEY, Kafka, Settings, Tables
 from kquota_spark.config.settings_yaml import yaml_of
 from kquota_spark.config.substitution import (
     Later,
@@ -36,9 +37,7 @@ from kquota_spark.config.substitution import (
     substituted,
     unread,
 )
-from kquota_spark.config.topic_problems import topic_problems
 from kquota_spark.errors import UserError
-from kquota_spark.model.measure.sampled_rate import major_minor
 
 _T = TypeVar("_T")
 _UNITS_MS = {"ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -47,27 +46,12 @@ _MOST_UNKNOWN = 20
 """Maximum number of unknown keys that are named: searching a suggestion for each takes time."""
 _PLURALS: dict[Any, str] = {str: "texts", int: "whole numbers", float: "numbers", Duration: "lengths of time"}
 _KINDS = {str: "a text", int: "a number", float: "a number", bool: "true or false", date: "a date"}
-_SECRETS = {
-    "options", "storage_options", "callback_options", "password", "key_password", "secret", "token", "url",
-    "proxy_secret",
-}  # fmt: skip
-"""Keys with values that no message shows, nor values below them; the fields of `Settings` without `repr`."""
-_ROOTS = ("tables", "tables.location", "checkpoints")
-_LEAST_MS = {"maintain.file_retention": ("24 h", 86_400_000), "stream.lease_time": ("3 s", 3_000)}
-"""Shortest times by key: a worker's file must stay until the driver commits it, and the driver's lease as well."""
-_NEEDED = {Webhook: {"secret": ", a webhook needs secret: 16 characters or more; it signs the messages"}}
-"""Advice for a missing key, by section and key."""
+
+
 _OF_TABLES = {"location": "tables", "requests": "kept_requests"}
 """Fields of the settings by key of the section `tables`."""
 _SELDOM = {"storage_options"}
 """Keys that an unknown key is hardly meant for; `kquota freeze` needs them, and reports tables out of reach."""
-_POSITIVE = {
-    "max_lines_per_trigger", "quota_window_num", "quota_window_size_seconds", "shuffle_partitions",
-    "state_shards", "controller_quota_window_num", "controller_quota_window_size_seconds",
-    "raw_text_limit_bytes", "trigger", "session_timeout", "connect_timeout",
-    "known_through_interval", "heartbeat_interval", "interval", "leaders_interval", "allowed_lateness",
-    "poll_interval", "ask_interval", "lease_time", "gate_silence", "behind_after", "messages_per_hour",
-}  # fmt: skip
 
 
 def load_settings(path: Path) -> Settings:
@@ -145,11 +129,19 @@ def _read_apart(
     return found
 
 
-def read_yaml_as(target: type[_T], path: Path) -> _T:
-    """Read a YAML file into the dataclass `target`; see `load_settings` for the errors."""
+def read_yaml_as(target: type[_T], path: Path, relations: Callable[[_T], Iterable[str]] | None = None) -> _T:
+    """Read a YAML file into the dataclass `target`; see `load_settings` for the errors.
+
+    Args:
+        target: the dataclass.
+        path: the file.
+        relations: finds problems between several values, each with its key first; None for none.
+    """
     problems = list[str]()
     data = yaml_of(path)
     value = _read(target, {} if data is None else data, "", problems)
+    if value is not None and relations is not None:
+        problems.extend(relations(value))
     if problems:
         raise UserError("\n".join(f"{path}: {problem}" for problem in problems))
     if isinstance(value, Section):
@@ -181,6 +173,8 @@ def _read(wanted: Any, value: Any, where: str, problems: list[str]) -> Any:
 
 
 def _read_plain(wanted: Any, value: Any, where: str, problems: list[str]) -> Any:
+    if typing.get_origin(wanted) is Annotated:
+        return _read_by_rules(wanted, value, where, problems)
     if wanted is Duration:
         return _read_duration(value, where, problems)
     if typing.get_origin(wanted) is not None:
@@ -190,6 +184,20 @@ def _read_plain(wanted: Any, value: Any, where: str, problems: list[str]) -> Any
     if wanted is float:
         return _read_float(value, where, problems)
     return _read_scalar(wanted, value, where, problems)
+
+
+def _read_by_rules(wanted: Any, value: Any, where: str, problems: list[str]) -> Any:
+    """Read a value of the type below the rules, and apply these in order."""
+    own: list[str] = []
+    read = _read_plain(wanted.__origin__, value, where, own)
+    shown = f"{read:g}" if isinstance(read, float) else _shown(value, where)
+    try:
+        for rule in () if own else wanted.__metadata__:
+            read = rule(read, shown)
+    except ValueError as error:
+        own.append(Refused(f"{where}: {error}"))
+    problems.extend(own)
+    return read
 
 
 def _read_one_of(kinds: tuple[Any, ...], value: Any, where: str, problems: list[str]) -> Any:
@@ -239,17 +247,20 @@ def _read_generic(wanted: Any, value: Any, where: str, problems: list[str]) -> A
             return ()
         inner = typing.get_args(wanted)[0]
         return tuple(_read(inner, item, f"{where}[{i}]", problems) for i, item in enumerate(value))
-    inner = typing.get_args(wanted)[1]
+    key, inner = typing.get_args(wanted)
+    plain = getattr(inner, "__origin__", inner)
     if not isinstance(value, dict):
         problems.append(
-            f"{where}: {_shown(value, where)}, expected a mapping of names to {_PLURALS.get(inner, 'mappings')}"
+            f"{where}: {_shown(value, where)}, expected a mapping of names to {_PLURALS.get(plain, 'mappings')}"
         )
         return {}
+    for name in () if key is str else map(str, value):
+        _read(key, name, f"{where}.{name}", problems)
     if where.rpartition(".")[2] == "options":
         problems.extend(f"{where}.{problem}" for problem in unknown_properties(map(str, value)))
-    if inner is not str:
+    if plain is not str:
         return {str(k): _read(inner, v, f"{where}.{k}", problems) for k, v in value.items()}
-    return {str(k): str(_read(str, _scalar(v), f"{where}.{k}", problems)) for k, v in value.items()}
+    return {str(k): str(_read(inner, _scalar(v), f"{where}.{k}", problems)) for k, v in value.items()}
 
 
 def _scalar(value: Any) -> Any:
@@ -265,41 +276,7 @@ def _read_scalar(wanted: Any, value: Any, where: str, problems: list[str]) -> An
         expected = {int: "a whole number", str: "a text", bool: "true or false"}[wanted]
         problems.append(f"{where}: {_shown(value, where)}, expected {expected}")
         return None
-    name = where.rpartition(".")[2]
-    if name in _POSITIVE and value < 1:
-        problems.append(f"{where}: {value}, expected 1 or more")
-    if where == "metrics.port" and not 0 <= value <= 65_535:
-        problems.append(f"{where}: {value}, expected 0 to 65535")
-    in_zones = where.startswith("broker.log_time_zones.")
-    if name == "log_time_zone" or in_zones:
-        _check_time_zone(value, where, problems)
-    if in_zones and not (name.isascii() and name.isdecimal()):
-        problems.append(f"{where}: {name[:60]!r} is no broker id, expected a number")
-    if where == "broker.version":
-        _check_version(value, where, problems)
-    return _read_root(value, where, problems) if where in _ROOTS else value
-
-
-def _read_root(value: str, where: str, problems: list[str]) -> str | None:
-    try:
-        return canonical_root(value)
-    except ValueError as error:
-        problems.append(f"{where}: {error}")
-        return None
-
-
-def _check_time_zone(value: str, where: str, problems: list[str]) -> None:
-    try:
-        ZoneInfo(value)
-    except (KeyError, ValueError, OSError):
-        problems.append(f"{where}: {value!r} is no time zone, expected a name such as UTC or Europe/Berlin")
-
-
-def _check_version(value: str, where: str, problems: list[str]) -> None:
-    try:
-        major_minor(value)
-    except ValueError:
-        problems.append(f"{where}: {value!r} is no version, expected e.g. 3.9 or 3.7.2")
+    return value
 
 
 def _read_duration(value: Any, where: str, problems: list[str]) -> int | None:
@@ -308,13 +285,7 @@ def _read_duration(value: Any, where: str, problems: list[str]) -> int | None:
         expected = f"a number with a unit ({', '.join(_UNITS_MS)}), e.g. 10 s"
         problems.append(f"{where}: {_shown(value, where)}, expected {expected}")
         return None
-    milliseconds = round(float(match.group(1)) * _UNITS_MS[match.group(2)])
-    if where.rpartition(".")[2] in _POSITIVE and milliseconds < 1:
-        problems.append(f"{where}: {_shown(value, where)}, expected 1 ms or more")
-    least, least_ms = _LEAST_MS.get(where, ("", 0))
-    if milliseconds < least_ms:
-        problems.append(f"{where}: {_shown(value, where)}, expected {least} or more")
-    return milliseconds
+    return round(float(match.group(1)) * _UNITS_MS[match.group(2)])
 
 
 def _read_dataclass(wanted: Any, value: Any, where: str, problems: list[str]) -> Any:
@@ -338,15 +309,17 @@ def _read_dataclass(wanted: Any, value: Any, where: str, problems: list[str]) ->
         problems.extend(f"{where}.{problem}" for problem in topic_problems(there))
     if keeps_given:
         known["given"] = frozenset(known)
-    needed = [f.name for f in fields(wanted) if f.default is MISSING and f.default_factory is MISSING]
-    about = _NEEDED.get(wanted, {})
-    problems.extend(f"{prefix}{name}: missing{about.get(name, '')}" for name in needed if name not in known)
-    return None if problems else wanted(**known)
+    for field in fields(wanted):
+        if field.default is MISSING and field.default_factory is MISSING and field.name not in known:
+            advice = field.metadata.get(IF_MISSING)
+            problems.append(f"{prefix}{field.name}: missing{f', {advice}' if advice else ''}")
+    # A value that only a rule refuses can still be compared with others, so all problems come at once.
+    return wanted(**known) if all(isinstance(problem, Refused) for problem in problems) else None
 
 
 def _keys_of(wanted: type[Any]) -> dict[str, Any]:
     """The keys of a dataclass in the file, with their types."""
-    hints = typing.get_type_hints(wanted)
+    hints = typing.get_type_hints(wanted, include_extras=True)
     hints.pop("given", None)
     return {
         name: kind for name, kind in hints.items() if wanted.__dataclass_fields__[name].metadata != NO_KEY
@@ -384,6 +357,18 @@ def _shown(value: Any, where: str) -> str:
     """A value for a message: short, never a nested structure, and never a secret."""
     if isinstance(value, dict | list):
         return "a mapping" if isinstance(value, dict) else "a list"
-    if value is not None and not _SECRETS.isdisjoint(where.split(".")):
+    if value is not None and not _secret_keys().isdisjoint(where.split(".")):
         return _KINDS.get(type(value), "another value")
     return "nothing" if value is None else repr(value)[:60]
+
+
+@cache
+def _secret_keys() -> frozenset[str]:
+    """Keys with values that no message shows, nor values below them: the fields of all sections without `repr`."""
+    return frozenset(each.name for kind in _sections(Section) for each in fields(kind) if not each.repr)
+
+
+def _sections(kind: type[Section]) -> Iterator[Any]:
+    for each in kind.__subclasses__():
+        yield each
+        yield from _sections(each)

@@ -1,6 +1,7 @@
 """Every setting of `conf/kquota.yaml`, with its default. The YAML file carries the comments for operators.
 
-Field types drive the loader (`config.loader`): `Duration` values are written `5 s`, `10 min`, `95 ms`.
+Field types drive the loader (`config.loader`), with the rules of `config.rules`. `Duration` values are written `5 s`,
+`10 min`, `95 ms`. A field without `repr` is a secret: no message shows it.
 """
 
 from __future__ import annotations
@@ -8,24 +9,28 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Literal, NewType
+from typing import Annotated, Literal
 
+from kquota_spark.config.routes import Notifications
+from kquota_spark.config.rules import (
+    AtLeast,
+    BrokerId,
+    BrokerVersion,
+    Duration,
+    Port,
+    Positive,
+    PositiveDuration,
+    Root,
+    TimeZone,
+)
 from kquota_spark.config.substitution import Section
 
 _PROGRAMS = ("ship", "audit", "collect", "enforcer", "decisions")
-Duration = NewType("Duration", int)
-"""A length of time in milliseconds; in YAML a number and a unit: ms, s, min, h, d."""
-
 ASKED = {"is_asked": True}
 """Marks a setting that is queried from the brokers if the file omits it or leaves it empty."""
 
 NO_KEY = {"is_key": False}
 """Marks a setting that is elsewhere in the file than in `Settings`."""
-
-News = Literal[
-    "violation", "plan_waiting", "applied", "rolled_back", "failed", "frozen", "audit_behind", "audit_disagreeing"
-]  # fmt: skip
-"""Kinds of events that `kquota notify` sends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +68,7 @@ class Kafka(Section):
     """Topic of JMX samples; empty for none. If it is set, `topic` may be empty."""
     allow_create_time: bool = False
     """Whether the job also reads topics with message times set by hosts; false: only those set by Kafka."""
-    max_lines_per_trigger: int = 1_000_000
+    max_lines_per_trigger: Positive = 1_000_000
     client_id: str = "kquota-audit"
     options: dict[str, str] = field(default_factory=dict, repr=False)
     """Further consumer properties, e.g. security.protocol, passed through to Spark as `kafka.<name>`."""
@@ -120,12 +125,12 @@ class Quotas(Section):
     zookeeper_connect: str = "localhost:2181"
     zookeeper_login: ZooKeeperLogin = field(default_factory=ZooKeeperLogin)
     zookeeper_tls: ZooKeeperTls = field(default_factory=ZooKeeperTls)
-    session_timeout: Duration = Duration(6_000)
-    connect_timeout: Duration = Duration(15_000)
-    known_through_interval: Duration = Duration(1_000)
+    session_timeout: PositiveDuration = Duration(6_000)
+    connect_timeout: PositiveDuration = Duration(15_000)
+    known_through_interval: PositiveDuration = Duration(1_000)
     apply_lag: Duration = Duration(95)
     """Brokers act on a ZooKeeper edit this long after the node's mtime (measured 90 to 100 ms)."""
-    poll_interval: Duration = Duration(2_000)
+    poll_interval: PositiveDuration = Duration(2_000)
     """With `admin`: time between two queries of the brokers."""
     accept_mass_removal: bool = False
     """Accept the source's data even if most quotas vanish at once, or its nodes are older than those recorded."""
@@ -133,7 +138,7 @@ class Quotas(Section):
     callback: str = ""
     """`module:Class` of a `model.quotas.quota_callback.QuotaCallback`; empty for Kafka's own resolution."""
     callback_options: dict[str, str] = field(default_factory=dict, repr=False)
-    leaders_interval: Duration = Duration(5_000)
+    leaders_interval: PositiveDuration = Duration(5_000)
     """With a callback: time between two queries of the leaders of all partitions."""
     given: frozenset[str] = field(default=frozenset(), compare=False)
     """Keys that the file sets: see `Kafka.given`."""
@@ -149,18 +154,18 @@ class Quotas(Section):
 class Broker(Section):
     """Facts about the brokers that the request log does not contain."""
 
-    version: str = field(default="3.9", metadata=ASKED)
-    quota_window_num: int = field(default=11, metadata=ASKED)
-    quota_window_size_seconds: int = field(default=1, metadata=ASKED)
-    controller_quota_window_num: int = 11
-    controller_quota_window_size_seconds: int = 1
-    log_time_zone: str = "UTC"
-    log_time_zones: dict[str, str] = field(default_factory=dict)
+    version: BrokerVersion = field(default="3.9", metadata=ASKED)
+    quota_window_num: Positive = field(default=11, metadata=ASKED)
+    quota_window_size_seconds: Positive = field(default=1, metadata=ASKED)
+    controller_quota_window_num: Positive = 11
+    controller_quota_window_size_seconds: Positive = 1
+    log_time_zone: TimeZone = "UTC"
+    log_time_zones: dict[BrokerId, TimeZone] = field(default_factory=dict)
     """Time zones of logs by broker id, for brokers with another zone than `log_time_zone`."""
     quota_producer_default: int = 0
     quota_consumer_default: int = 0
     """quota.producer.default and quota.consumer.default of brokers up to 2.8; 0 if not set."""
-    ask_interval: Duration = Duration(300_000)
+    ask_interval: PositiveDuration = Duration(300_000)
     given: frozenset[str] = field(default=frozenset(), compare=False)
     """Keys that the file sets. For the other `ASKED` ones the brokers' values are used, else these defaults."""
 
@@ -174,13 +179,13 @@ class Broker(Section):
 class Stream(Section):
     """Settings of the streaming queries."""
 
-    trigger: Duration = Duration(5_000)
-    allowed_lateness: Duration = Duration(5_000)
+    trigger: PositiveDuration = Duration(5_000)
+    allowed_lateness: PositiveDuration = Duration(5_000)
     episode_gap: Duration = Duration(10_000)
-    shuffle_partitions: int = 2
-    state_shards: int = 64
-    raw_text_limit_bytes: int = 4_096
-    lease_time: Duration = Duration(60_000)
+    shuffle_partitions: Positive = 2
+    state_shards: Positive = 64
+    raw_text_limit_bytes: Positive = 4_096
+    lease_time: Annotated[Duration, AtLeast(3_000, "3 s")] = Duration(60_000)
     """On an object store: silence of a driver after which another one may take its place."""
 
 
@@ -193,7 +198,7 @@ class Ship(Section):
     state_dir: str = ".kquota/ship"
     client_id: str = "kquota-ship"
     exclude_client_ids: tuple[str, ...] = tuple(f"kquota-{program}" for program in _PROGRAMS)
-    heartbeat_interval: Duration = Duration(1_000)
+    heartbeat_interval: PositiveDuration = Duration(1_000)
     options: dict[str, str] = field(default_factory=dict, repr=False)
 
 
@@ -212,15 +217,15 @@ class Maintain(Section):
         }
     )
     """Retention by table: whole UTC dates older than this are deleted. Tables without an entry are kept forever."""
-    file_retention: Duration = Duration(7 * _DAY)
-    """How long a replaced or deleted file stays for readers of older snapshots."""
+    file_retention: Annotated[Duration, AtLeast(_DAY, "24 h")] = Duration(7 * _DAY)
+    """How long a replaced or deleted file stays: for readers of older snapshots, and until the driver commits it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metrics(Section):
     """The job's own endpoint for Prometheus."""
 
-    port: int = 0
+    port: Port = 0
     """0 for no endpoint."""
     address: str = "127.0.0.1"
     """Address to listen on; 0.0.0.0 for all addresses of the machine."""
@@ -236,7 +241,7 @@ class CollectJmx(Section):
     """Agent addresses by broker id, e.g. http://kafka1:8778/jolokia; they also identify the broker of a message."""
     types: dict[str, str] = field(default_factory=dict)
     """MBean types (produce or fetch) by metric name, for Telegraf names that do not contain the type."""
-    interval: Duration = Duration(5_000)
+    interval: PositiveDuration = Duration(5_000)
     client_id: str = "kquota-collect"
     user: str = ""
     password: str = field(default="", repr=False)
@@ -259,9 +264,9 @@ class Enforcement(Section):
     policy_file: str = "conf/policy.yaml"
     approval: Literal["anyone", "second_person"] = "anyone"
     """Who may approve a plan: anyone, or only a person other than its author."""
-    trigger: Duration = Duration(10_000)
+    trigger: PositiveDuration = Duration(10_000)
     """Shortest time between two checks of the job; twice as long while no decisions arrive."""
-    lease_time: Duration = Duration(15_000)
+    lease_time: PositiveDuration = Duration(15_000)
     """Silence of an enforcer after which another one may act; with ZooKeeper the session's time limit."""
     allow_open_nodes: bool = False
     """Run without quotas.zookeeper_login, although anyone who reaches ZooKeeper may then take or end the lease."""
@@ -269,83 +274,12 @@ class Enforcement(Section):
     """With quotas.source admin: the topic of one partition that decides which enforcer may act; made if missing."""
     decision_topic: str = ""
     """Compacted topic that publishes the quotas for gateways; made if missing."""
-    gate_silence: Duration = Duration(30_000)
+    gate_silence: PositiveDuration = Duration(30_000)
     """Time without a heartbeat after which a gate that follows the topic is stale."""
     options: dict[str, str] = field(default_factory=dict, repr=False)
     """Client properties of the enforcer; empty for `kafka.options`."""
     zookeeper_login: ZooKeeperLogin = field(default_factory=ZooKeeperLogin)
     """Digest login of the enforcer; without a user `quotas.zookeeper_login`."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Route(Section):
-    """The events for one receiver. With users or client ids: only events about their buckets and quotas."""
-
-    users: tuple[str, ...] = ()
-    """Regular expressions of RE2 for whole names, as in the policy file."""
-    client_ids: tuple[str, ...] = ()
-    events: tuple[News, ...] = ()
-    """Kinds of events; empty for all."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Webhook(Route):
-    """JSON by POST, signed with the secret."""
-
-    kind: Literal["webhook"]
-    url: str = field(repr=False)
-    secret: str = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Slack(Route):
-    """An incoming webhook of Slack; its URL is a secret."""
-
-    kind: Literal["slack"]
-    url: str = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Alertmanager(Route):
-    """The API v2 of an Alertmanager, which groups and limits messages itself."""
-
-    kind: Literal["alertmanager"]
-    url: str = field(repr=False)
-    """The address without `/api/v2/alerts`."""
-    user: str = ""
-    password: str = field(default="", repr=False)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mail(Route):
-    """Mail over SMTP."""
-
-    kind: Literal["mail"]
-    host: str
-    port: int = 587
-    security: Literal["starttls", "tls", "none"] = "starttls"
-    user: str = ""
-    password: str = field(default="", repr=False)
-    sender: str
-    to: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Notifications(Section):
-    """The events that `kquota notify` sends, and their receivers."""
-
-    interval: Duration = Duration(15_000)
-    least_delay: Duration = Duration(10_000)
-    """Minimum total delay of a violation that is sent."""
-    least_used_percent: float = 0.0
-    """Minimum peak usage of a violation that is sent, percent of the limit."""
-    behind_after: Duration = Duration(300_000)
-    """Age of the newest line, verdict or quotas from which the audit counts as behind."""
-    group_wait: Duration = Duration(30_000)
-    """How long events are collected for one message."""
-    messages_per_hour: int = 20
-    """Maximum messages per hour and route; further events wait, and share the next message."""
-    routes: dict[str, Webhook | Slack | Alertmanager | Mail] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -370,7 +304,7 @@ class Serve(Section):
 class Tables(Section):
     """The section `tables`, if it is more than a location."""
 
-    location: str = ".kquota/tables"
+    location: Root = ".kquota/tables"
     requests: Literal["all", "throttled", "unreadable"] = "all"
 
 
@@ -379,10 +313,10 @@ class Settings(Section):
     """All settings. `tables` and `checkpoints` are paths or URIs that Spark and deltalake can both open."""
 
     cluster_id: str = "kafka"
-    tables: str = ".kquota/tables"
+    tables: Root = ".kquota/tables"
     kept_requests: Literal["all", "throttled", "unreadable"] = field(default="all", metadata=NO_KEY)
     """`tables.requests` of the file: the lines that have a row of their own in the table `requests`."""
-    checkpoints: str = ".kquota/checkpoints"
+    checkpoints: Root = ".kquota/checkpoints"
     storage_options: dict[str, str] = field(default_factory=dict, repr=False)
     """Access to an object store, under deltalake's names; `store.storage` translates them for Spark."""
     kafka: Kafka = field(default_factory=Kafka)

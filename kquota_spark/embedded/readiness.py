@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kquota_spark.config.settings import Duration, Quotas
+from kquota_spark.config.rules import Duration
+from kquota_spark.config.settings import Quotas
 from kquota_spark.errors import UserError
 from kquota_spark.kafka import clients as kafka_clients
 from kquota_spark.process.processes import ProcessId, is_running, wait_for

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Annotated
 
 import re2
 
-from kquota_spark.config.settings import Duration
+from kquota_spark.config.rules import Duration, NotNegative, Percent, PositiveDuration, Within
 from kquota_spark.model.quotas.entities import Default, Entity, Name
 from kquota_spark.model.quotas.quota_types import QuotaKey
 
@@ -56,7 +57,7 @@ class Bounds:
 
     floor: float
     ceiling: float
-    largest_step_percent: float = 50.0
+    largest_step_percent: Percent = 50.0
     """Maximum difference between a new value and the one before, in percent of the one before."""
 
     def step_from(self, before: float) -> tuple[float, float]:
@@ -81,17 +82,17 @@ class GuardSettings:
     """Bounds by quota key, e.g. producer_byte_rate."""
     hold_time: Duration = Duration(3_600_000)
     """Minimum time between two of our changes of one quota (ms). Expiry and rollback do not wait."""
-    changes_per_hour: int = 10
-    changes_per_plan: int = 20
-    max_age: Duration = Duration(120_000)
+    changes_per_hour: NotNegative = 10
+    changes_per_plan: NotNegative = 20
+    max_age: PositiveDuration = Duration(120_000)
     """Maximum age of decisions and rules (ms); older ones are stale."""
     approve_within: Duration = Duration(86_400_000)
     """Maximum time that a plan waits for approval, and to be sent (ms)."""
-    longest_override: Duration = Duration(7 * 86_400_000)
+    longest_override: PositiveDuration = Duration(7 * 86_400_000)
     """Maximum duration of a change that a person requests (ms)."""
-    min_certain_percent: float = 90.0
+    min_certain_percent: Annotated[float, Within(0, 100)] = 90.0
     """Minimum share of certain verdicts in the seconds on which a proposal is based, percent."""
-    reversals_per_day: int = 2
+    reversals_per_day: NotNegative = 2
     """Maximum reversals per day of our changes of one quota (up after down, down after up); above it is unstable."""
 
     owners: dict[str, tuple[str, ...]] = field(default_factory=dict)

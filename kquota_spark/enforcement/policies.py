@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple
@@ -19,14 +19,11 @@ from kquota_spark.enforce.guard_settings import Bounds, Exempt, GuardSettings, i
 from kquota_spark.enforce.policies.policy import (
     ClusterQuota,
     DefaultQuota,
-    Penalty,
     Policies,
     Policy,
     Raise,
-    period_of,
 )
 from kquota_spark.enforcement.exempt_file import read_exempt
-from kquota_spark.errors import UserError
 from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.quota_types import QuotaKey
 from kquota_spark.store.reading import Tables
@@ -35,10 +32,7 @@ _POLICY_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 _KEYS = tuple(key.value for key in QuotaKey if key is not QuotaKey.CONTROLLER_MUTATION_RATE)
 """Keys that a policy may have. Mutations have one bucket at the active controller: no share per broker, and no rate to
 compare with a limit."""
-_LEAST_PERIOD_MS = 60_000
-_PERCENTS_ABOVE = {"used_percent": 100.0, "margin_percent": 100.0}
 _NAMES = "select distinct {column} from {table} where cluster_id = ? and {column} is not null"
-_LEAST_COUNTS = {"episodes": 1, "least_seconds": 1, "connections": 1}
 
 
 def load_policies(path: Path) -> Policies:
@@ -47,20 +41,20 @@ def load_policies(path: Path) -> Policies:
     Raises:
         UserError: a file cannot be read, or has problems; one line per problem.
     """
-    policies = read_yaml_as(Policies, path)
-    problems = [
-        *_guard_problems(policies.guards),
-        *_exempt_problems(policies.exempt),
-        *_name_problems(policies.policies),
-    ]
-    for number, policy in enumerate(policies.policies):
-        problems += [f"policies[{number}].{problem}" for problem in _policy_problems(policy, policies.guards)]
-    if problems:
-        raise UserError("\n".join(f"{path}: {problem}" for problem in problems))
+    policies = read_yaml_as(Policies, path, _relations)
     if not policies.exempt.file:
         return policies
     listed = read_exempt(exempt_file(path, policies))
     return replace(policies, exempt=policies.exempt.and_those_of(listed))
+
+
+def _relations(policies: Policies) -> Iterator[str]:
+    yield from _guard_problems(policies.guards)
+    yield from _exempt_problems(policies.exempt)
+    yield from _name_problems(policies.policies)
+    for number, policy in enumerate(policies.policies):
+        for problem in _policy_problems(policy, policies.guards):
+            yield f"policies[{number}].{problem}"
 
 
 def exempt_file(path: Path, policies: Policies) -> Path:
@@ -102,23 +96,12 @@ def _guard_problems(guards: GuardSettings) -> Iterator[str]:
         yield from _bounds_problems(where, bounds)
     for tool, patterns in guards.owners.items():
         yield from _pattern_problems(f"guards.owners.{tool}", patterns)
-    for name in ("hold_time", "approve_within", "changes_per_hour", "changes_per_plan", "reversals_per_day"):
-        if getattr(guards, name) < 0:
-            yield f"guards.{name}: {getattr(guards, name)}, expected 0 or more"
-    if guards.longest_override < 1:
-        yield "guards.longest_override: 0, expected 1 ms or more"
-    if guards.max_age < 1:
-        yield "guards.max_age: 0, expected 1 ms or more"
-    if not 0 <= guards.min_certain_percent <= 100:
-        yield f"guards.min_certain_percent: {guards.min_certain_percent:g}, expected 0 to 100"
 
 
 def _bounds_problems(where: str, bounds: Bounds) -> Iterator[str]:
     # KRaft refuses values that are not above 0, and in ZooKeeper mode a quota of 0 throttles nobody.
     if not 0 < bounds.floor <= bounds.ceiling:
         yield f"{where}: floor {bounds.floor:g}, ceiling {bounds.ceiling:g}, expected 0 < floor <= ceiling"
-    if not 0 < bounds.largest_step_percent <= 100:
-        yield f"{where}.largest_step_percent: {bounds.largest_step_percent:g}, expected above 0, up to 100"
 
 
 def _pattern_problems(where: str, patterns: Sequence[str]) -> Iterator[str]:
@@ -156,18 +139,10 @@ def _policy_problems(policy: Policy, guards: GuardSettings) -> Iterator[str]:
             yield f"{where}: no guards.bounds for {name}, and a key without bounds is never changed"
     if not names:
         yield f"{where}: empty, expected quota keys"
-    if period_of(policy) < _LEAST_PERIOD_MS:
-        yield f"within: {period_of(policy)} ms, expected 1 min or more"
-    yield from _number_problems(policy)
-    match policy:
-        case Penalty() if policy.expires_after < 1:
-            yield "expires_after: 0, expected 1 ms or more"
-        case ClusterQuota():
-            yield from _budget_problems(policy)
-        case Raise():
-            yield from _positive(policy.broker_capacity_per_s, "broker_capacity_per_s")
-        case DefaultQuota():
-            yield from _default_problems(policy, guards)
+    if isinstance(policy, ClusterQuota):
+        yield from _budget_problems(policy)
+    if isinstance(policy, DefaultQuota):
+        yield from _default_problems(policy, guards)
 
 
 def _keys_given(policy: Policy) -> tuple[str, list[str]]:
@@ -182,18 +157,6 @@ def _keys_given(policy: Policy) -> tuple[str, list[str]]:
     return "keys", [key.value for key in policy.keys]
 
 
-def _number_problems(policy: Policy) -> Iterator[str]:
-    for name in (one.name for one in fields(policy)):
-        value = getattr(policy, name)
-        if name in _PERCENTS_ABOVE:
-            if value < _PERCENTS_ABOVE[name]:
-                yield f"{name}: {value:g}, expected {_PERCENTS_ABOVE[name]:g} or more"
-        elif name.endswith("_percent") and not 0 < value <= 100:
-            yield f"{name}: {value:g}, expected above 0, up to 100"
-        elif name in _LEAST_COUNTS and value < _LEAST_COUNTS[name]:
-            yield f"{name}: {value}, expected {_LEAST_COUNTS[name]} or more"
-
-
 def _budget_problems(policy: ClusterQuota) -> Iterator[str]:
     if not policy.budgets:
         yield "budgets: empty, expected entities with their budgets"
@@ -205,9 +168,6 @@ def _budget_problems(policy: ClusterQuota) -> Iterator[str]:
             continue
         if not all(isinstance(part, str | None) for part in (entity.user, entity.client_id)):
             yield f"budgets.{name}: a default is a quota for each, expected an entity with names"
-    yield from _positive(policy.budgets, "budgets")
-    if policy.floor_per_broker < 0:
-        yield f"floor_per_broker: {policy.floor_per_broker:g}, expected 0 or more"
 
 
 def _default_problems(policy: DefaultQuota, guards: GuardSettings) -> Iterator[str]:
@@ -215,12 +175,6 @@ def _default_problems(policy: DefaultQuota, guards: GuardSettings) -> Iterator[s
         bounds = guards.bounds.get(name)
         if bounds is not None and not bounds.floor <= value <= bounds.ceiling:
             yield f"values.{name}: {value:g}, expected {bounds.floor:g} to {bounds.ceiling:g} as in guards.bounds"
-
-
-def _positive(values: dict[str, float], where: str) -> Iterator[str]:
-    for name, value in values.items():
-        if value <= 0:
-            yield f"{where}.{name}: {value:g}, expected above 0"
 
 
 class KnownNames(NamedTuple):

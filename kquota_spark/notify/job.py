@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
-from kquota_spark.config.secret_length import SHORT_SECRET, is_short
-from kquota_spark.config.settings import Alertmanager, Mail, Settings, Webhook
+from kquota_spark.config.routes import Alertmanager, Mail, Webhook
+from kquota_spark.config.rules import SHORT_SECRET, is_short
+from kquota_spark.config.settings import Settings
 from kquota_spark.enforce.guard_settings import pattern_problem
 from kquota_spark.errors import UserError
 from kquota_spark.formats.text.person_units import person_ms

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from http.client import HTTPException
 from typing import Any
 
-from kquota_spark.config.settings import Alertmanager, Mail, Slack, Webhook
+from kquota_spark.config.routes import Alertmanager, Mail, Slack, Webhook
 from kquota_spark.errors import one_line
 from kquota_spark.notify.formats import alertmanager, mail, slack, webhook
 from kquota_spark.notify.news.events import Event

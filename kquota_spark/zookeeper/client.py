@@ -25,7 +25,8 @@ from kazoo.hosts import collect_hosts
 from kazoo.protocol.states import ZnodeStat
 from kazoo.security import ACL
 
-from kquota_spark.config.settings import Duration, Quotas, ZooKeeperTls
+from kquota_spark.config.rules import Duration
+from kquota_spark.config.settings import Quotas, ZooKeeperTls
 from kquota_spark.errors import UnreachableError, UserError
 from kquota_spark.process.listeners import require_listener
 

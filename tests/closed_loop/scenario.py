@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import NamedTuple
 
-from kquota_spark.config.settings import Duration
+from kquota_spark.config.rules import Duration
 from kquota_spark.enforce.changes import Mode
 from kquota_spark.enforce.guard_settings import Bounds, Exempt, GuardSettings
 from kquota_spark.enforce.in_memory import Nodes

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from kquota_spark.config.settings import Duration, Enforcement, Quotas, Settings
+from kquota_spark.config.rules import Duration
+from kquota_spark.config.settings import Enforcement, Quotas, Settings
 from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.enforcement.assembly import Edges, enforcement_edges
 from kquota_spark.quotas.watch import Watcher

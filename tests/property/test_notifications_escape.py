@@ -12,7 +12,7 @@ from collections.abc import Callable
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kquota_spark.config.settings import Mail
+from kquota_spark.config.routes import Mail
 from kquota_spark.notify.formats import alertmanager, mail, slack, webhook
 from kquota_spark.notify.news.events import Event, Fact, fact
 from kquota_spark.notify.news.lanes import Message

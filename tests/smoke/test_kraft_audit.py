@@ -13,7 +13,8 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from kquota_spark.cli.judge.replay_results import summary_of
-from kquota_spark.config.settings import Duration, Kafka, Quotas, Settings
+from kquota_spark.config.rules import Duration
+from kquota_spark.config.settings import Kafka, Quotas, Settings
 from kquota_spark.embedded.admin import alter_quota, create_topics
 from kquota_spark.embedded.cluster import Cluster, embedded_cluster
 from kquota_spark.embedded.demo.load import ClientPlan, run_load

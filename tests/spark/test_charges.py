@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kquota_spark.checkpoints.known import KnownLoader
-from kquota_spark.config.settings import Duration, Quotas, Settings
+from kquota_spark.config.rules import Duration
+from kquota_spark.config.settings import Quotas, Settings
 from kquota_spark.model.govern.govern import request_coverage
 from kquota_spark.model.measure.points import CONTROLLER_ID, PointKind
 from kquota_spark.model.quotas.quota_types import QuotaKey

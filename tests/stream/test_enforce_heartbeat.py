@@ -10,7 +10,8 @@ import pytest
 from deltalake import DeltaTable
 
 from kquota_spark.audit.progress import raise_failure
-from kquota_spark.config.settings import Duration, Enforcement, Settings
+from kquota_spark.config.rules import Duration
+from kquota_spark.config.settings import Enforcement, Settings
 from kquota_spark.enforcement.job import start_heartbeat
 from kquota_spark.errors import UserError
 from tests.support.tables.table_rows import decision, write_table

@@ -14,7 +14,7 @@ import secrets
 from collections.abc import Callable
 from typing import NamedTuple
 
-from kquota_spark.config.secret_length import SHORT_SECRET, is_short
+from kquota_spark.config.rules import SHORT_SECRET, is_short
 from kquota_spark.config.settings import Serve
 from kquota_spark.errors import UserError
 

@@ -10,7 +10,8 @@ from pathlib import Path
 from kquota_spark.cli.enforce.freeze import frozen_text, reading_text
 from kquota_spark.cli.options import SettingsPlace, counted
 from kquota_spark.cli.status.part import Part, State, command_text
-from kquota_spark.config.settings import Duration, Settings
+from kquota_spark.config.rules import Duration
+from kquota_spark.config.settings import Settings
 from kquota_spark.enforce.changes import LogEntry
 from kquota_spark.enforce.lifting import lifts
 from kquota_spark.enforce.log_state import LogState

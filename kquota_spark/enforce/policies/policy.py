@@ -8,15 +8,16 @@ period ends with the newest decision.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Annotated, Literal
 
-from kquota_spark.config.settings import Duration
+from kquota_spark.config.rules import AtLeast, Duration, Percent, PerSecond, Positive, PositiveDuration
 from kquota_spark.enforce.changes import Mode
 from kquota_spark.enforce.guard_settings import Exempt, GuardSettings
 from kquota_spark.model.quotas.quota_types import QuotaKey
 
 DAY_MS = 86_400_000
 _HOUR_MS = 3_600_000
+Period = Annotated[Duration, AtLeast(60_000, "1 min")]
 _BANDWIDTH = (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE)
 
 
@@ -28,18 +29,18 @@ class Penalty:
     kind: Literal["penalty"]
     mode: Mode = Mode.OBSERVE
     keys: tuple[QuotaKey, ...] = _BANDWIDTH
-    within: Duration = Duration(_HOUR_MS)
-    episodes: int = 5
+    within: Period = Duration(_HOUR_MS)
+    episodes: Positive = 5
     """Minimum number of violations; or ..."""
-    throttled_percent: float = 50.0
+    throttled_percent: Percent = 50.0
     """... it was throttled in more than this percentage of its seconds."""
-    used_percent: float = 120.0
+    used_percent: Annotated[float, AtLeast(100)] = 120.0
     """And it took more than this percentage of its limit, averaged over the whole of `within`, ..."""
-    connections: int = 10
+    connections: Positive = 10
     """... and its total delay is longer than this number of connections could wait within the period."""
-    to_percent: float = 50.0
+    to_percent: Percent = 50.0
     """The lowered limit, percent of the present one."""
-    expires_after: Duration = Duration(DAY_MS)
+    expires_after: PositiveDuration = Duration(DAY_MS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,15 +50,15 @@ class Raise:
     name: str
     kind: Literal["raise"]
     mode: Mode = Mode.OBSERVE
-    broker_capacity_per_s: dict[str, float]
+    broker_capacity_per_s: dict[str, PerSecond]
     """The capacity of one broker, by quota key; the policy applies to these keys."""
-    within: Duration = Duration(DAY_MS)
-    throttled_percent: float = 20.0
-    least_seconds: int = 600
+    within: Period = Duration(DAY_MS)
+    throttled_percent: Percent = 20.0
+    least_seconds: Positive = 600
     """Minimum seconds with traffic: a percentage of fewer seconds has no meaning."""
-    headroom_percent: float = 70.0
+    headroom_percent: Percent = 70.0
     """Percent of the capacity; on each broker, used rates and the raise together stay below it."""
-    step_percent: float = 25.0
+    step_percent: Percent = 25.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,12 +69,12 @@ class ClusterQuota:
     kind: Literal["cluster_quota"]
     mode: Mode = Mode.OBSERVE
     key: QuotaKey
-    budgets: dict[str, float]
+    budgets: dict[str, PerSecond]
     """Budget for the whole cluster, by entity, e.g. users/alice: 30000000."""
-    within: Duration = Duration(_HOUR_MS)
-    floor_per_broker: float = 0.0
+    within: Period = Duration(_HOUR_MS)
+    floor_per_broker: Annotated[float, AtLeast(0)] = 0.0
     """Lowest value that is proposed."""
-    change_percent: float = 10.0
+    change_percent: Percent = 10.0
     """Minimum difference from the present value, percent; a smaller change is not proposed."""
 
 
@@ -85,11 +86,11 @@ class Lower:
     kind: Literal["lower"]
     mode: Mode = Mode.OBSERVE
     keys: tuple[QuotaKey, ...] = _BANDWIDTH
-    within: Duration = Duration(7 * DAY_MS)
-    unused_percent: float = 50.0
+    within: Period = Duration(7 * DAY_MS)
+    unused_percent: Percent = 50.0
     """The highest rate of the whole period is below this percentage of the limit."""
-    step_percent: float = 20.0
-    margin_percent: float = 150.0
+    step_percent: Percent = 20.0
+    margin_percent: Annotated[float, AtLeast(100)] = 150.0
     """Minimum of the new limit, percent of the highest rate."""
 
 

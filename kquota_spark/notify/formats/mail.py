@@ -6,7 +6,7 @@ from email.message import EmailMessage
 from email.policy import SMTP
 from email.utils import formatdate
 
-from kquota_spark.config.settings import Mail
+from kquota_spark.config.routes import Mail
 from kquota_spark.formats.text.escape import terminal_text
 from kquota_spark.notify.formats.text import rest, sentence, title
 from kquota_spark.notify.news.lanes import Message

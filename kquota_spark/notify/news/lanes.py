@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from kquota_spark.config.settings import Alertmanager, Notifications, Route
+from kquota_spark.config.routes import Alertmanager, Notifications, Route
 from kquota_spark.notify.news.events import Event
 
 HOUR_MS = 3_600_000

@@ -9,7 +9,8 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.security import make_acl, make_digest_acl
 
-from kquota_spark.config.settings import Duration, Enforcement, Quotas, Settings, ZooKeeperLogin
+from kquota_spark.config.rules import Duration
+from kquota_spark.config.settings import Enforcement, Quotas, Settings, ZooKeeperLogin
 from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.enforce.changes import Quota
 from kquota_spark.enforcement.assembly import enforcement_edges

@@ -10,14 +10,8 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from kquota_spark.config.enforcer_logins import for_enforcer
-from kquota_spark.config.settings import (
-    Duration,
-    Enforcement,
-    Kafka,
-    Quotas,
-    Settings,
-    Ship,
-)
+from kquota_spark.config.rules import Duration
+from kquota_spark.config.settings import Enforcement, Kafka, Quotas, Settings, Ship
 from kquota_spark.embedded.admin import create_topics
 from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.enforce.changes import Quota

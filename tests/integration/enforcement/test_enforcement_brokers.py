@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaException
 
-from kquota_spark.config.settings import Duration, Enforcement, Kafka, Quotas, Settings
+from kquota_spark.config.rules import Duration
+from kquota_spark.config.settings import Enforcement, Kafka, Quotas, Settings
 from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.embedded.readiness import connected
 from kquota_spark.enforce.changes import Quota

@@ -13,7 +13,8 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.security import make_digest_acl
 
-from kquota_spark.config.settings import Duration, Enforcement, Quotas, Settings
+from kquota_spark.config.rules import Duration
+from kquota_spark.config.settings import Enforcement, Quotas, Settings
 from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.enforce.changes import Quota
 from kquota_spark.enforce.ports import Held, Lease, Outcome

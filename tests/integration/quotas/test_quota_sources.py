@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from kquota_spark.config.settings import Duration, Quotas, Settings
+from kquota_spark.config.rules import Duration
+from kquota_spark.config.settings import Quotas, Settings
 from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.embedded.readiness import connected
 from kquota_spark.embedded.settings import java_properties

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from kquota_spark.config.settings import Duration, Kafka, Quotas, Settings
+from kquota_spark.config.rules import Duration
+from kquota_spark.config.settings import Kafka, Quotas, Settings
 from kquota_spark.embedded.admin import alter_quota
 from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.errors import UserError

@@ -16,7 +16,8 @@ from kazoo.client import KazooClient
 
 from kquota_spark.audit.job import run_audit
 from kquota_spark.cli.main import main as kquota
-from kquota_spark.config.settings import Duration, Kafka, Quotas, Settings
+from kquota_spark.config.rules import Duration
+from kquota_spark.config.settings import Kafka, Quotas, Settings
 from kquota_spark.embedded.admin import create_topics
 from kquota_spark.embedded.cluster import Cluster, embedded_cluster
 from kquota_spark.embedded.readiness import connected

@@ -11,7 +11,8 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.security import ACL, Id, make_digest_acl
 
-from kquota_spark.config.settings import Duration, Settings
+from kquota_spark.config.rules import Duration
+from kquota_spark.config.settings import Settings
 from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.errors import UserError
 from kquota_spark.model.quotas.entities import Entity

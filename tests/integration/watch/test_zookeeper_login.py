@@ -15,7 +15,8 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.security import make_digest_acl
 
-from kquota_spark.config.settings import Duration, Settings, ZooKeeperLogin, ZooKeeperTls
+from kquota_spark.config.rules import Duration
+from kquota_spark.config.settings import Settings, ZooKeeperLogin, ZooKeeperTls
 from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.errors import UserError
 from kquota_spark.quotas.sources import Client, from_zookeeper

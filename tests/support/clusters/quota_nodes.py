@@ -9,7 +9,8 @@ from typing import Any
 from deltalake import DeltaTable
 from kazoo.client import KazooClient
 
-from kquota_spark.config.settings import Duration, Settings
+from kquota_spark.config.rules import Duration
+from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UnreachableError, UserError
 from kquota_spark.process.clock import now_ms
 from kquota_spark.quotas.watch import Watcher

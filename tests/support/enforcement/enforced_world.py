@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from kquota_spark.config.settings import Duration
+from kquota_spark.config.rules import Duration
 from kquota_spark.enforce.changes import Evidence, LogEntry, Mode, Proposal, Quota
 from kquota_spark.enforce.enforcer import Enforcer
 from kquota_spark.enforce.guard_settings import Bounds, Exempt, GuardSettings

@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from kquota_spark.checkpoints.checkpoints import JMX, LOG
-from kquota_spark.config.settings import Duration, Quotas, Settings, Stream
+from kquota_spark.config.rules import Duration
+from kquota_spark.config.settings import Quotas, Settings, Stream
 from kquota_spark.model.quotas.entities import Entity, Name
 from kquota_spark.model.quotas.quota_types import QuotaKey
 from kquota_spark.model.quotas.rules import QuotaChange

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from kquota_spark.config.settings import Duration, Notifications, Settings, Slack
+from kquota_spark.config.routes import Notifications, Slack
+from kquota_spark.config.rules import Duration
+from kquota_spark.config.settings import Settings
 from kquota_spark.enforce.changes import Event, Evidence, LogEntry, Mode, Proposal, Quota, StepId
 from kquota_spark.enforcement.edges.log import EnforcementLog
 from kquota_spark.model.quotas.entities import Entity

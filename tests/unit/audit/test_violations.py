@@ -17,7 +17,8 @@ from kquota_spark.audit.violations.episodes import pieces_of
 from kquota_spark.audit.violations.fold import EpisodeFold
 from kquota_spark.audit.violations.judged import judged_rows
 from kquota_spark.audit.violations.rebuild import rebuild_all_violations, rebuild_violations
-from kquota_spark.config.settings import Duration, Kafka, Settings
+from kquota_spark.config.rules import Duration
+from kquota_spark.config.settings import Kafka, Settings
 from kquota_spark.model.measure.points import CONTROLLER_ID
 from kquota_spark.schema.tables import DECISIONS, VIOLATIONS
 from kquota_spark.store.commits import MicroBatch

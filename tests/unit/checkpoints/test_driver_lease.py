@@ -27,7 +27,8 @@ from kquota_spark.checkpoints.driver_lock import IN_USE
 from kquota_spark.checkpoints.lease_table import LeaseTable
 from kquota_spark.checkpoints.notes import read_note
 from kquota_spark.checkpoints.runs import begun_run
-from kquota_spark.config.settings import Duration, Settings, Stream
+from kquota_spark.config.rules import Duration
+from kquota_spark.config.settings import Settings, Stream
 from kquota_spark.errors import UserError
 from tests.support.programs.s3_server import s3_server
 

@@ -11,17 +11,8 @@ import yaml
 
 from kquota_spark.config.client_properties import client_properties
 from kquota_spark.config.loader import load_settings
-from kquota_spark.config.settings import (
-    Broker,
-    Duration,
-    EnvelopeFields,
-    Kafka,
-    Quotas,
-    Settings,
-    Ship,
-    Stream,
-    Tables,
-)
+from kquota_spark.config.rules import Duration
+from kquota_spark.config.settings import Broker, EnvelopeFields, Kafka, Quotas, Settings, Ship, Stream, Tables
 from kquota_spark.errors import UserError
 from kquota_spark.kafka.client_properties import PYTHON_NAMES
 from tests.support.places import CONF

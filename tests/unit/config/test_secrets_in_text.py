@@ -13,10 +13,10 @@ from kafka.errors import KafkaError
 
 from kquota_spark.checkpoints.known import KnownLoader, LimitsLoader
 from kquota_spark.config.loader import load_settings
+from kquota_spark.config.rules import Duration
 from kquota_spark.config.settings import (
     Collect,
     CollectJmx,
-    Duration,
     Kafka,
     Quotas,
     Settings,

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from kquota_spark.config.settings import Duration
+from kquota_spark.config.rules import Duration
 from kquota_spark.enforce.changes import Mode, Quota
 from kquota_spark.enforce.in_memory import InMemoryTarget
 from kquota_spark.enforce.ports import Frozen, Held

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from kquota_spark.config.loader import load_settings
-from kquota_spark.config.settings import Mail
+from kquota_spark.config.routes import Mail
 from kquota_spark.notify.formats import alertmanager, mail, slack, webhook
 from kquota_spark.notify.formats.text import markup_text, sentence
 from kquota_spark.notify.job import checked_routes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kquota_spark.config.settings import Alertmanager, Notifications, Slack
+from kquota_spark.config.routes import Alertmanager, Notifications, Slack
 from kquota_spark.notify.news.events import Event
 from kquota_spark.notify.news.lanes import Lane, Message, message_id, seal_due
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from kquota_spark.config.settings import Slack
+from kquota_spark.config.routes import Slack
 from kquota_spark.enforce.changes import Event, Mode
 from kquota_spark.enforce.ports import Frozen
 from kquota_spark.enforcement.edges.freeze_switch import FreezeSwitch

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from kquota_spark.config.settings import Duration, Quotas, Settings
+from kquota_spark.config.rules import Duration
+from kquota_spark.config.settings import Quotas, Settings
 from kquota_spark.errors import UserError
 from kquota_spark.formats.znodes.nodes import Node, QuotaPayload, View
 from kquota_spark.gateway.messages import Heartbeat

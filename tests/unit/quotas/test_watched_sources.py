@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from kquota_spark.config.settings import Duration, Quotas, Settings
+from kquota_spark.config.rules import Duration
+from kquota_spark.config.settings import Quotas, Settings
 from kquota_spark.errors import UserError
 from kquota_spark.kafka.quota_admin import QuotaAdmin
 from kquota_spark.model.quotas.entities import DEFAULT, Entity, IpEntity

@@ -14,7 +14,8 @@ from kquota_spark.audit.past.maintain import maintain
 from kquota_spark.audit.violations.fold import EpisodeFold
 from kquota_spark.audit.violations.judged import judged_rows
 from kquota_spark.audit.violations.rebuild import rebuild_violations
-from kquota_spark.config.settings import Duration, Maintain, Settings
+from kquota_spark.config.rules import Duration
+from kquota_spark.config.settings import Maintain, Settings
 from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.quota_types import QuotaKey
 from kquota_spark.model.quotas.rules import QuotaChange

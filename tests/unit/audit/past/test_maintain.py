@@ -14,7 +14,8 @@ from deltalake import DeltaTable
 
 from kquota_spark.audit.past.maintain import Step, maintain
 from kquota_spark.config.loader import load_settings
-from kquota_spark.config.settings import Duration, Kafka, Maintain, Settings
+from kquota_spark.config.rules import Duration
+from kquota_spark.config.settings import Kafka, Maintain, Settings
 from kquota_spark.errors import UserError
 from kquota_spark.schema.tables import DECISIONS
 from kquota_spark.store.commits import BatchCommits, MicroBatch

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from kquota_spark.cli.main import main
-from kquota_spark.config.settings import Duration, Quotas
+from kquota_spark.config.rules import Duration
+from kquota_spark.config.settings import Quotas
 from kquota_spark.formats.text.person_units import iso_time
 from kquota_spark.model.compare.drift import Change, Drift, Editor, drifts, with_editors
 from kquota_spark.model.quotas.entities import Entity

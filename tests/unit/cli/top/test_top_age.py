@@ -14,7 +14,8 @@ from kquota_spark.cli.top import command
 from kquota_spark.cli.top.age import Age, age_of, length_text, stale_after_ms
 from kquota_spark.cli.top.command import top_report
 from kquota_spark.cli.top.page import screen
-from kquota_spark.config.settings import Duration, Stream
+from kquota_spark.config.rules import Duration
+from kquota_spark.config.settings import Stream
 from tests.support.programs.command_output import run
 from tests.support.tables.table_rows import T0_MS, decision, write_table
 from tests.unit.cli.top.test_top_page import row, texts, view

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from kquota_spark.config.settings import Duration, Settings
+from kquota_spark.config.rules import Duration
+from kquota_spark.config.settings import Settings
 from kquota_spark.enforce.changes import Event, LogEntry, Mode, Quota, StepId
 from kquota_spark.enforce.guard_settings import Bounds, GuardSettings
 from kquota_spark.enforce.policies.observations import (

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from kquota_spark.config.settings import Duration
+from kquota_spark.config.rules import Duration
 from kquota_spark.enforce.changes import Mode
 from kquota_spark.enforce.guard_settings import Bounds, Exempt, GuardSettings
 from kquota_spark.enforce.policies.policy import ClusterQuota, DefaultQuota, Lower, Penalty, Policies, Raise
@@ -131,14 +131,14 @@ MISTAKES = [
             "changes_per_hour: -1}"
         ),
         [
+            "guards.bounds.byte_rate.largest_step_percent: 0, expected above 0, up to 100",
+            "guards.changes_per_hour: -1, expected 0 or more",
+            "guards.min_certain_percent: 101, expected 0 to 100",
             (
                 "guards.bounds.byte_rate: unknown key, expected one of producer_byte_rate, consumer_byte_rate, "
                 "request_percentage, controller_mutation_rate"
             ),
             "guards.bounds.byte_rate: floor 5, ceiling 4, expected 0 < floor <= ceiling",
-            "guards.bounds.byte_rate.largest_step_percent: 0, expected above 0, up to 100",
-            "guards.changes_per_hour: -1, expected 0 or more",
-            "guards.min_certain_percent: 101, expected 0 to 100",
         ],
     ),
     (
@@ -168,11 +168,11 @@ MISTAKES = [
     (
         _with(f"{PENALTY}, used_percent: 99, to_percent: 0, episodes: 0, within: 59 s, expires_after: 0 s"),
         [
-            "policies[0].within: 59000 ms, expected 1 min or more",
+            "policies[0].within: '59 s', expected 1 min or more",
             "policies[0].episodes: 0, expected 1 or more",
             "policies[0].used_percent: 99, expected 100 or more",
             "policies[0].to_percent: 0, expected above 0, up to 100",
-            "policies[0].expires_after: 0, expected 1 ms or more",
+            "policies[0].expires_after: '0 s', expected 1 ms or more",
         ],
     ),
     (
@@ -204,10 +204,10 @@ MISTAKES = [
             "budgets: {alice: 1, users/<default>: 1, users/a/clients/b: -1}"
         ),
         [
-            "policies[0].budgets: 'alice' is not users/U, clients/C or users/U/clients/C",
-            "policies[0].budgets.users/<default>: a default is a quota for each, expected an entity with names",
             "policies[0].budgets.users/a/clients/b: -1, expected above 0",
             "policies[0].floor_per_broker: -1, expected 0 or more",
+            "policies[0].budgets: 'alice' is not users/U, clients/C or users/U/clients/C",
+            "policies[0].budgets.users/<default>: a default is a quota for each, expected an entity with names",
         ],
     ),
     (
