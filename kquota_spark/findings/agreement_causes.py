@@ -125,10 +125,16 @@ class BrokerEvidence:
         return self.wrong >= LEAST_WRONG and 100 * self.wrong > (100 - LEAST_AGREEMENT_PERCENT) * self.judged
 
 
-def likely_causes(evidence: BrokerEvidence, config: RateConfig, fit: Fit | None) -> list[LikelyCause]:
+def likely_causes(
+    evidence: BrokerEvidence, config: RateConfig, fit: Fit | None, resolve: str = "kquota resolve"
+) -> list[LikelyCause]:
     """The likely causes of a drop in agreement, the strongest evidence first; none if agreement has not dropped.
 
-    A fit, from `ring_check.likely_settings`, has been tested by a replay, so it is the only cause.
+    Args:
+        evidence: the figures of one broker.
+        config: the ring of samples that its verdicts were made with.
+        fit: from `ring_check.likely_settings`; it has been tested by a replay, so it is the only cause.
+        resolve: the command that reads a client's quota from the brokers, for the advice.
     """
     if not evidence.has_dropped:
         return []
@@ -139,7 +145,7 @@ def likely_causes(evidence: BrokerEvidence, config: RateConfig, fit: Fit | None)
         LikelyCause(
             Cause.UNKNOWN,
             f"{evidence.wrong:,} of {evidence.judged:,} verdicts differ, and no cause that is known fits",
-            "compare the quotas that the brokers have (kquota resolve) with those of the audit",
+            f"compare the quotas that the brokers have ({resolve}) with those of the audit",
         )
     ]
 

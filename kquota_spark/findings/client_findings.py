@@ -82,8 +82,13 @@ class ShareConsumer(NamedTuple):
     last_ms: int
 
 
-def share_consumers(clients: Iterable[ShareConsumer]) -> list[Finding]:
-    """SHARE_FETCH: clients for which `usage` lacks bytes, mostly share consumers (KIP-932)."""
+def share_consumers(clients: Iterable[ShareConsumer], collect: str = "kquota collect jmx") -> list[Finding]:
+    """SHARE_FETCH: clients for which `usage` lacks bytes, mostly share consumers (KIP-932).
+
+    Args:
+        clients: the clients.
+        collect: the command that reads rates from JMX, for the advice.
+    """
     return [
         Finding(
             Kind.SHARE_FETCH,
@@ -93,7 +98,7 @@ def share_consumers(clients: Iterable[ShareConsumer]) -> list[Finding]:
             "or in lines that could not be read; consumer_byte_rate counts them. "
             "The bytes in usage are without them, and verdicts of the bucket are uncertain; "
             f"the total delay of {client.total_delay_ms:,} ms is the brokers'",
-            "read the byte rate of the client from JMX (kquota collect); a client id of its own keeps the bucket of "
+            f"read the byte rate of the client from JMX ({collect}); a client id of its own keeps the bucket of "
             "other consumers certain",
             ({key: value for key, value in client._asdict().items() if key not in ("user", "client_id")},),
         )

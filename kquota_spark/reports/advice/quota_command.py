@@ -10,6 +10,7 @@ from kquota_spark.formats.text.person_units import iso_time
 from kquota_spark.model.quotas.entities import DEFAULT, AnyEntity, Default, Entity, IpEntity, Name
 from kquota_spark.model.quotas.quota_types import AnyKey, QuotaKey
 from kquota_spark.reports.scope.audit_report import Recommendation
+from kquota_spark.reports.scope.cluster_command import on_cluster
 
 
 def alter_command(
@@ -69,12 +70,11 @@ def with_settings(one: Recommendation, file: str) -> Recommendation:
     """
     if not file:
         return one
-    option = f" --config {shlex.quote(file)}"
     others = tuple(
-        replace(other, command=other.command + option) if other.command else other
+        replace(other, command=on_cluster(other.command, file)) if other.command else other
         for other in one.alternatives
     )
-    return replace(one, command=one.command + option if one.command else "", alternatives=others)
+    return replace(one, command=on_cluster(one.command, file) if one.command else "", alternatives=others)
 
 
 def _number(value: float) -> str:

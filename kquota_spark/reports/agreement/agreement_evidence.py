@@ -19,6 +19,7 @@ from kquota_spark.quotas.sources import from_tables
 from kquota_spark.reports.agreement.agreement import Span, where_seconds
 from kquota_spark.reports.clients.stored_usage import stored_usage
 from kquota_spark.reports.clients.throttle_evidence import has_left_out
+from kquota_spark.reports.scope.cluster_command import on_cluster
 from kquota_spark.schema.key_columns import FROM_LOG
 from kquota_spark.store.reading import Tables
 
@@ -150,7 +151,8 @@ def drops(settings: Settings, span: Span) -> list[Drop]:
             # The ring that the decisions were made with; the broker itself may have reported it.
             config = default if ring is None else RateConfig.parse(ring)
             fit = _fit(settings, config, place, first_wrong_ms, evidence.clock_ahead_ms)
-            found.append(Drop(*place, evidence, likely_causes(evidence, config, fit)))
+            resolve = on_cluster("kquota resolve", settings.file)
+            found.append(Drop(*place, evidence, likely_causes(evidence, config, fit, resolve)))
         return found
 
 

@@ -13,6 +13,7 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.formats.text.person_units import person_ms
 from kquota_spark.reports.agreement.agreement import LEAST_PERCENT
 from kquota_spark.reports.scope.audit_report import Agreement, Confidence, Trust
+from kquota_spark.reports.scope.cluster_command import on_cluster
 from kquota_spark.reports.scope.report_scope import Scope
 from kquota_spark.schema.gap_tables import BROKER_START
 from kquota_spark.store.reading import utc_text
@@ -91,10 +92,12 @@ def confidence(scope: Scope, settings: Settings, made_at_ms: int) -> Confidence:
         lag_ms = (
             0 if scope.covered.to_ms == scope.asked.to_ms else max(0, end_ms - seconds["last_ms"] - 1_000)
         )
+    # A tenant does not have the settings, and learns nothing of the operator's folders.
+    file = settings.file if scope.tenant is None else ""
     doubts = [
         *_of_coverage(scope, made_at_ms),
-        *_of_verdicts(agreement),
-        *_of_seconds(seconds),
+        *_of_verdicts(agreement, file),
+        *_of_seconds(seconds, on_cluster("kquota restate", file)),
         *_of_delay(seconds["replay_ms"], seconds["broker_ms"]),
         *_of_log(lines, unreadable, gaps, of_brokers),
         *_of_time(lag_ms),
@@ -145,19 +148,19 @@ def _of_coverage(scope: Scope, made_at_ms: int) -> Iterator[_Doubt]:
         yield _Doubt(f"{covered_note(scope)} (trusted from {LEAST_COVERED_PERCENT:.0f} % on)")
 
 
-def _of_verdicts(agreement: tuple[Agreement, ...]) -> Iterator[_Doubt]:
+def _of_verdicts(agreement: tuple[Agreement, ...], file: str) -> Iterator[_Doubt]:
     for one in agreement:
         share = _percent(one.agreeing, one.judged)
         if share is not None and share < LEAST_PERCENT:
             yield _Doubt(
                 f"{one.quota_type}: {one.judged - one.agreeing:,} of {one.judged:,} certain verdicts differ from "
                 f"the brokers', agreement {share:.2f} % (trusted from {LEAST_PERCENT:.0f} % on): "
-                "kquota agreement --explain searches the cause",
+                f"{on_cluster('kquota agreement', file)} searches the cause",
                 Trust.NO if share < LEAST_TRUSTED_PERCENT else Trust.WITH_CARE,
             )
 
 
-def _of_seconds(seconds: dict[str, int]) -> Iterator[_Doubt]:
+def _of_seconds(seconds: dict[str, int], restate: str) -> Iterator[_Doubt]:
     if not seconds["decisions"]:
         yield _Doubt("nothing of this period was judged: there is usage, and no decision", Trust.NO)
         return
@@ -181,12 +184,12 @@ def _of_seconds(seconds: dict[str, int]) -> Iterator[_Doubt]:
     if behind > MOST_BEHIND_PERCENT:
         yield _Doubt(
             f"{behind:.1f} % of the seconds were judged before the quotas of their time were known: "
-            "kquota restate judges them again"
+            f"{restate} judges them again"
         )
     late = _percent(seconds["late"], seconds["late"] + seconds["verdicts"]) or 0.0
     if late > MOST_LATE_PERCENT:
         yield _Doubt(
-            f"{late:.2f} % of the requests came after their second had been judged: kquota restate counts them"
+            f"{late:.2f} % of the requests came after their second had been judged: {restate} counts them"
         )
 
 

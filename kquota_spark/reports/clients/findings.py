@@ -24,6 +24,7 @@ from kquota_spark.findings.throttle_findings import starved_consumers, throttle_
 from kquota_spark.model.quotas.rules import BEGINNING_MS, END_MS
 from kquota_spark.reports.clients.seen_clients import clients_seen, ids_of, observed
 from kquota_spark.reports.clients.throttle_evidence import empty_runs, throttled_clients
+from kquota_spark.reports.scope.cluster_command import on_cluster
 from kquota_spark.store.reading import Tables
 
 _DAY_MS = 86_400_000
@@ -81,7 +82,7 @@ def findings(
                 lambda: throttle_findings(throttled_clients(tables, *recent)),
             ),
             ("throttled fetches", {Kind.STARVED}, lambda: starved_consumers(empty_runs(tables, *recent))),
-            ("share consumers", {Kind.SHARE_FETCH}, lambda: _of_shares(tables, cluster, since_ms)),
+            ("share consumers", {Kind.SHARE_FETCH}, lambda: _of_shares(tables, settings, since_ms)),
             ("rules and usage", _OF_USAGE, lambda: _of_usage(tables, cluster, since_ms or 0, until_ms)),
             ("quota edits", {Kind.QUOTA_EDIT}, lambda: quota_edits(_edits(tables, recent))),
         )
@@ -110,9 +111,10 @@ def _of_usage(tables: Tables, cluster: str, since_ms: int, until_ms: int | None)
     return [*rule_findings(beside), *unstable]
 
 
-def _of_shares(tables: Tables, cluster: str, since_ms: int | None) -> list[Finding]:
-    found = tables.query(_SHARE_CONSUMERS, (cluster, (since_ms or BEGINNING_MS) * 1_000)).dicts()
-    return share_consumers(ShareConsumer(**row) for row in found)
+def _of_shares(tables: Tables, settings: Settings, since_ms: int | None) -> list[Finding]:
+    found = tables.query(_SHARE_CONSUMERS, (settings.cluster_id, (since_ms or BEGINNING_MS) * 1_000)).dicts()
+    collect = on_cluster("kquota collect jmx", settings.file)
+    return share_consumers((ShareConsumer(**row) for row in found), collect)
 
 
 def _edits(tables: Tables, recent: tuple[str, int]) -> list[EditRequest]:

@@ -147,6 +147,14 @@ WRONG = BrokerEvidence(
 )
 
 
+def test_the_advice_has_the_command_of_the_cluster() -> None:
+    (found,) = likely_causes(WRONG, RateConfig(), None, "kquota resolve --config conf/kquota.yaml")
+    assert found.cause is Cause.UNKNOWN
+    assert found.advice == (
+        "compare the quotas that the brokers have (kquota resolve --config conf/kquota.yaml) with those of the audit"
+    )
+
+
 def of(**changed: Any) -> list[Cause]:
     return [found.cause for found in likely_causes(replace(WRONG, **changed), RateConfig(), None)]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ def test_verdicts_that_differ_from_the_brokers(
     rows = [decision(0, requests_judged=10_000, requests_agreeing=agreeing)]
     reason = (
         f"produce: {10_000 - agreeing:,} of 10,000 certain verdicts differ from the brokers', agreement {percent} % "
-        "(trusted from 99 % on): kquota agreement --explain searches the cause"
+        "(trusted from 99 % on): kquota agreement searches the cause"
     )
     assert _reasons(gathered(tmp_path, decisions=rows)) == (trust, (reason,) if percent else ())
 
@@ -67,6 +68,25 @@ def test_verdicts_that_differ_from_the_brokers(
 def test_seconds_that_are_not_certain(tmp_path: Path, changed: dict[str, Any], reason: str) -> None:
     rows = [decision(at_s, **changed) for at_s in (1, 2, 3)]
     assert _reasons(gathered(tmp_path, decisions=rows)) == (Trust.WITH_CARE, (reason,))
+
+
+def test_commands_in_reasons_name_the_settings_of_the_cluster_and_a_tenant_sees_none(tmp_path: Path) -> None:
+    write_table(tmp_path, "usage", usage(0), usage(9))
+    rows = [
+        decision(at_s, requests_judged=100, requests_agreeing=98, is_rules_behind=True) for at_s in (0, 9)
+    ]
+    write_table(tmp_path, "decisions", *rows)
+    settings = Settings(cluster_id="demo", tables=str(tmp_path), file="conf/my kquota.yaml")
+    period, made_at_ms = Period(T0_MS, T0_MS + 10_000), T0_MS + 10_000
+    found = gather_report(settings, period, made_at_ms=made_at_ms).confidence.reasons
+    own = gather_report(settings, period, made_at_ms=made_at_ms, tenant="alice").confidence.reasons
+    commands = [command for reason in found for command in re.findall(r"kquota .*\.yaml'", reason)]
+    assert commands == [
+        "kquota agreement --config 'conf/my kquota.yaml'",
+        "kquota restate --config 'conf/my kquota.yaml'",
+    ]
+    assert len(own) == 2
+    assert not [reason for reason in own if "--config" in reason]
 
 
 def test_a_second_of_late_requests_is_one_that_is_not_certain_and_none_of_its_own(tmp_path: Path) -> None:

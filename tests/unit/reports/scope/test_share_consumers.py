@@ -69,6 +69,14 @@ def test_findings_name_the_clients(config: tuple[str, str]) -> None:
     assert rows[1]["evidence"][0]["total_delay_ms"] == 15_206
 
 
+def test_the_command_of_the_advice_names_the_settings_of_the_cluster(
+    root: Path, config: tuple[str, str]
+) -> None:
+    rows = as_json("findings", "--kind", "SHARE_FETCH", *config)["rows"]
+    commands = [row["advice"].partition("(")[2].partition(")")[0] for row in rows]
+    assert commands == [f"kquota collect jmx --config {root}/kquota.yaml"] * 2
+
+
 def test_explain_says_what_is_missing(config: tuple[str, str]) -> None:
     asked = ("explain", "--type", "fetch", "--user", "ANONYMOUS", "--client-id")
     missing = "the log has no size for "
