@@ -208,9 +208,10 @@ def _shared(one: ThrottledBucket) -> Cause | None:
         "clients" if bool(bucket.user) == bool(bucket.client_id) else "client ids" if bucket.user else "users"
     )
     number = _NUMBERS.get(count, f"{MOST_CLIENTS} or more")
-    return Cause(
-        f"{number} {noun} share it", f"{count} clients or more share the limit: {', '.join(one.clients)}"
-    )
+    # The list is cut at the maximum, and for a bucket of tags it may have only the users.
+    is_all = count < MOST_CLIENTS and bool(bucket.user or bucket.client_id)
+    clients = f"{count} clients" if is_all else f"{count} clients or more"
+    return Cause(f"{number} {noun} share it", f"{clients} share the limit: {', '.join(one.clients)}")
 
 
 def _bursts(uses: Uses) -> Cause | None:

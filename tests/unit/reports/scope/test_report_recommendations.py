@@ -16,7 +16,7 @@ from kquota_spark.model.quotas.entities import DEFAULT, AnyEntity, Entity, IpEnt
 from kquota_spark.model.quotas.quota_types import AnyKey, IpQuotaKey, QuotaKey
 from kquota_spark.reports.advice.quota_command import alter_command
 from kquota_spark.reports.advice.raise_reasons import Case, alternatives_of
-from kquota_spark.reports.advice.throttle_causes import Uses
+from kquota_spark.reports.advice.throttle_causes import Use, Uses, cause_of
 from kquota_spark.reports.scope.audit_report import Alternative, BucketName, Recommendation, ThrottledBucket
 from kquota_spark.store.rows import entity_columns
 from tests.support.reports.gathered_report import Row, gathered, rule, throttled
@@ -154,8 +154,29 @@ def test_a_load_with_pauses_is_in_bursts(amount: int, cause: str, tmp_path: Path
 def test_clients_that_share_a_bucket_are_its_cause_and_one_may_get_its_own(tmp_path: Path) -> None:
     rows = [_steady(at_s, client_ids=["a", "b"]) for at_s in range(60)]
     (one,) = _todo(tmp_path, rows, quota_rules=[OF_ALICE])
-    assert one.cause == "2 clients or more share the limit: alice / a, alice / b"
+    assert one.cause == "2 clients share the limit: alice / a, alice / b"
     assert "a quota of its own for one of the clients inside" in one.alternatives[1].text
+
+
+@pytest.mark.parametrize(
+    ("bucket", "count", "clients"),
+    [
+        (BucketName("produce", "", "etl"), 2, "2 clients"),
+        (BucketName("produce", "", "etl"), 4, "4 clients"),
+        # Five names are the most of a list, so there may be a sixth.
+        (BucketName("produce", "", "etl"), 5, "5 clients or more"),
+        # Of a bucket of tags only the users are known, each of them with one client id or several.
+        (BucketName("produce", "", "", '{"team": "a"}'), 2, "2 clients or more"),
+    ],
+)
+def test_the_number_of_clients_that_share_a_bucket_is_exact_where_all_are_known(
+    bucket: BucketName, count: int, clients: str
+) -> None:
+    names = tuple(f"u{number} / etl" for number in range(count))
+    one = ThrottledBucket(bucket, 1.0, 1, 1, 1, 1.0, 1, 1, None, names)
+    cause = cause_of(one, Uses(10.0, None, (Use(1, 60, 60, 1.0, 1.0, 1.0),)), ())
+    assert cause is not None
+    assert cause.sentence == f"{clients} share the limit: {', '.join(names)}"
 
 
 @pytest.mark.parametrize(
