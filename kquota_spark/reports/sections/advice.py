@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from kquota_spark.findings.findings import Kind, Severity
 from kquota_spark.formats.text.person_units import broker_text, person_ms, type_text
 from kquota_spark.reports.scope.audit_report import AuditReport, RaiseSum, Recommendation
 from kquota_spark.reports.sections import words
@@ -12,6 +13,8 @@ from kquota_spark.reports.sections.changes import quota_type_of
 from kquota_spark.reports.sections.parts import Advice, Block, Cell, Column, Section, Tone, table_of
 
 _SEVERITY_TONES = {"high": Tone.OVER, "warning": Tone.NEAR}
+_METERED = {Kind.SHARED_BUCKET.value, Kind.MIXED_IDENTIFICATION.value}
+"""Findings about limits that hold, though for several clients together."""
 MOST_ADVICE = 50
 
 
@@ -37,19 +40,38 @@ def unprotected_section(report: AuditReport) -> Section:
     )
     table = table_of("Traffic without the protection it seems to have", columns, rows, count, "findings")
     is_known = not words.is_sampled(report.confidence)
-    empty = (
+    open_ends = unprotected_count(report)
+    lead = (
         "Nothing was found: all traffic is metered by a rule, and every rule meters what it names."
         if is_known
         else "Not known: brokers measure no traffic without a quota through JMX, a request log shows it."
     )
+    if count:
+        found = words.counted(count, "finding")
+        lead = (
+            f"{found}, the gravest first."
+            if open_ends
+            else f"All traffic is metered; {found} on shared limits."
+        )
     return Section(
         anchor="unprotected",
         short="Unprotected",
         title="What is unprotected?",
-        lead=f"{words.counted(count, 'finding')}, the gravest first." if count else empty,
-        tone=Tone.NEAR if count else Tone.GOOD if is_known else Tone.PLAIN,
+        lead=lead,
+        tone=Tone.NEAR if open_ends else Tone.GOOD if is_known and not count else Tone.PLAIN,
         blocks=(Block("Findings", table=table, is_table_open=True),) if report.unprotected else (),
     )
+
+
+def unprotected_count(report: AuditReport) -> int:
+    """How many findings leave traffic without the limit that its owner may expect.
+
+    Findings that are left out count too. Behind one of severity info there are only others of that severity, and none
+    of those leaves traffic without a limit.
+    """
+    shown = report.unprotected
+    left_out = report.unprotected_left_out if not shown or shown[-1].severity != Severity.INFO.value else 0
+    return sum(one.kind not in _METERED for one in shown) + left_out
 
 
 def to_do_section(report: AuditReport) -> Section:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from kquota_spark.formats.text.person_units import amount_text, person_ms, person_percent
 from kquota_spark.reports.scope.audit_report import AuditReport, Talker, Talkers
 from kquota_spark.reports.sections import words
+from kquota_spark.reports.sections.advice import unprotected_count
 from kquota_spark.reports.sections.limits import near_and_over, near_tone
 from kquota_spark.reports.sections.parts import Tile, Tone
 
@@ -36,13 +37,13 @@ def _cluster(report: AuditReport) -> tuple[str, tuple[Tile, ...]]:
     ranked = words.most_delayed(report.throttled)
     near, over = near_and_over(report)
     throttled = len(ranked) + report.throttled_left_out
-    open_ends = len(report.unprotected) + report.unprotected_left_out
+    open_ends = unprotected_count(report)
     detail, place = "no request waited for a quota", "#throttled"
     if ranked:
         name = words.bucket_of(ranked[0].bucket, report.head)
         detail = f"{name}: {words.throttled_time(ranked[0])} {words.of_the_stretch(report.head)}"
         place = words.bucket_href(ranked[0].bucket)
-    is_known = open_ends > 0 or not words.is_sampled(report.confidence)
+    is_known = bool(report.unprotected) or not words.is_sampled(report.confidence)
     tiles = (
         Tile("Throttled", words.counted(throttled, "bucket"), detail, words.throttled_tone(ranked), place),
         Tile(
@@ -57,7 +58,7 @@ def _cluster(report: AuditReport) -> tuple[str, tuple[Tile, ...]]:
         Tile(
             "Unprotected",
             words.counted(open_ends, "finding") if is_known else "-",
-            _gravest(report) if is_known else "JMX does not show it",
+            _gravest(report, open_ends) if is_known else "JMX does not show it",
             Tone.NEAR if open_ends else Tone.GOOD if is_known else Tone.PLAIN,
             "#unprotected",
         ),
@@ -65,9 +66,11 @@ def _cluster(report: AuditReport) -> tuple[str, tuple[Tile, ...]]:
     return delay_sentence(report), tiles
 
 
-def _gravest(report: AuditReport) -> str:
+def _gravest(report: AuditReport, open_ends: int) -> str:
     if not report.unprotected:
         return "every rule meters what it names"
+    if not open_ends:
+        return "all traffic is metered, some limits are shared"
     high = sum(one.severity == "high" for one in report.unprotected)
     # The most severe findings come first. If all shown ones are severe, those left out may be as well.
     some = "at least " if high == len(report.unprotected) and report.unprotected_left_out else ""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from kquota_spark.formats.text.person_units import person_ms
 from kquota_spark.reports.scope.audit_report import MOST_WORST, AuditReport, Change
 from kquota_spark.reports.sections import words
-from kquota_spark.reports.sections.advice import MOST_ADVICE, action_of, card_anchor
+from kquota_spark.reports.sections.advice import MOST_ADVICE, action_of, card_anchor, unprotected_count
 from kquota_spark.reports.sections.headline import headline
 from kquota_spark.reports.sections.limits import near_and_over, near_tone
 from kquota_spark.reports.sections.parts import Link, Opening, Tone, Worst
@@ -48,7 +48,7 @@ def _others(report: AuditReport) -> Iterator[tuple[str, Link]]:
     whom = "no bucket" if report.head.tenant is not None else "nobody"
     yield "near a limit", Link(words.counted(near, "bucket") if near else whom, "#limits", near_tone(near))
     if report.head.tenant is None:
-        open_ends = len(report.unprotected) + report.unprotected_left_out
+        open_ends = unprotected_count(report)
         none = "not known from JMX" if words.is_sampled(report.confidence) else "nothing"
         text = words.counted(open_ends, "finding") if open_ends else none
         yield "without a quota", Link(text, "#unprotected", Tone.NEAR if open_ends else Tone.PLAIN)

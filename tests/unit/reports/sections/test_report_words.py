@@ -48,6 +48,36 @@ def test_grave_findings_that_are_not_shown_are_not_denied(
     assert tiles[2].detail == detail
 
 
+@pytest.mark.parametrize(
+    ("found", "left_out", "tile", "lead"),
+    [
+        (
+            [("SHARED_BUCKET", "warning"), ("MIXED_IDENTIFICATION", "info")], 0, "0 findings",
+            "All traffic is metered; 2 findings on shared limits.",
+        ),
+        # What is left out behind a finding of severity info is of that severity, so it is metered.
+        ([("UNMETERED", "warning"), ("SHARED_BUCKET", "info")], 5, "1 finding", "7 findings, the gravest first."),
+        # 1 + 5 that may be any
+        (
+            [("UNMETERED", "warning"), ("SHARED_BUCKET", "warning")], 5, "6 findings",
+            "7 findings, the gravest first.",
+        ),
+    ],
+)  # fmt: skip
+def test_a_limit_that_clients_share_leaves_nothing_unprotected(
+    found: list[tuple[str, str]], left_out: int, tile: str, lead: str
+) -> None:
+    shown = tuple(Unprotected(kind, severity, "x", "y", "z") for kind, severity in found)
+    page = replace(full_report(), unprotected=shown, unprotected_left_out=left_out)
+    _, tiles = headline(page)
+    is_open = tile != "0 findings"
+    assert (tiles[2].title, tiles[2].value) == ("Unprotected", tile)
+    assert tiles[2].detail == ("none grave" if is_open else "all traffic is metered, some limits are shared")
+    assert dict(opening(page).others)["without a quota"].text == (tile if is_open else "nothing")
+    section = unprotected_section(page)
+    assert (section.lead, section.tone) == (lead, Tone.NEAR if is_open else Tone.PLAIN)
+
+
 def test_a_tenant_is_not_told_that_a_bucket_it_shares_has_no_limit_or_was_calm() -> None:
     report = tenant_report()
     calm = replace(report.heat[0], near=0, over=0, near_unthrottled=0)
