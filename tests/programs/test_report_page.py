@@ -77,6 +77,17 @@ def test_a_page_is_drawn_without_a_complaint_a_request_or_an_overflow(
     assert background(browser) == (dark if theme == "dark" else light)
 
 
+def test_the_delay_and_the_share_of_a_worst_bucket_are_on_one_line(browser: Chromium, folder: Path) -> None:
+    report = full_report()
+    part = replace(report, head=replace(report.head, covered_percent=40.0, is_covered=False))
+    (folder / "part.html").write_text(html_page(part), encoding="utf-8")
+    browser.open(folder / "part.html", 1_440, HEIGHT)
+    shown = browser.value("""[...document.querySelectorAll(".worst .figures")].map(({children: [delay, share]}) =>
+      [share.textContent.replaceAll("\u00a0", " "), share.offsetTop - delay.offsetTop,
+       share.offsetHeight / delay.offsetHeight])""")
+    assert shown == [[f"{percent} % of the time covered", 0, 1] for percent in ("41.5", "3.2", "2.5")]
+
+
 def test_every_chart_has_points(opened: Chromium) -> None:
     assert tuple(opened.value("[...document.querySelectorAll('.chart')].map((node) => node.id)")) == CHARTS
     points = {
