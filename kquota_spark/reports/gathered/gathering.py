@@ -30,17 +30,9 @@ from kquota_spark.reports.scope.audit_report import (
     ThrottledBucket,
 )
 from kquota_spark.reports.scope.period import Period
-from kquota_spark.reports.scope.report_scope import Scope, open_scope
+from kquota_spark.reports.scope.report_scope import Scope, is_first_look, open_scope
 from kquota_spark.store.reading import Tables, utc_text
 
-_IS_LIMITED = """
-select exists(
-  select 1 from rules where cluster_id = ?
-    and coalesce(valid_from < make_timestamptz(?), true) and coalesce(valid_to > make_timestamptz(?), true)
-    and coalesce(producer_byte_rate, consumer_byte_rate, request_percentage, controller_mutation_rate,
-                 connection_creation_rate) is not null
-) or exists(select 1 from places where least_limit_per_s is not null)
-"""
 _USERS = """
 select distinct "user" from usage
 where cluster_id = ? and usage.second >= make_timestamptz(?) and usage.second < make_timestamptz(?) and "user" <> ''
@@ -82,11 +74,11 @@ def gather_report(
         SlowError: it takes longer than the limit.
     """
     with Tables(settings, most_s) as tables:
-        scope = open_scope(tables, settings, period, tenant=tenant, top=top)
+        scope = open_scope(tables, settings, period, tenant=tenant, top=top, heat_rows=heat_rows)
         if tenant is not None and not tables.query(_IS_SEEN).rows[0][0]:
             msg = f"user {tenant} was not seen from {utc_text(period.from_ms)} to {utc_text(period.to_ms)}"
             raise UserError(f"{msg}: check the name, which stands without its type (alice, not User:alice)")
-        return _gathered(scope, settings, made_at_ms, heat_rows)
+        return _gathered(scope, made_at_ms)
 
 
 def tenants_seen(settings: Settings, period: Period, *, most_s: float | None = None) -> list[str]:
@@ -133,7 +125,8 @@ def _causes(
     return [BucketCause(bucket, cause.sentence) for bucket, cause in sorted(found.items())]
 
 
-def _gathered(scope: Scope, settings: Settings, made_at_ms: int, heat_rows: int) -> AuditReport:
+def _gathered(scope: Scope, made_at_ms: int) -> AuditReport:
+    settings, is_first = scope.settings, is_first_look(scope)
     throttled, throttled_left_out, throttled_left_out_ms = throttled_buckets(scope)
     found_changes, changes_left_out = changes(scope)
     clients = seen_clients.clients_seen(
@@ -141,12 +134,10 @@ def _gathered(scope: Scope, settings: Settings, made_at_ms: int, heat_rows: int)
     )
     observed = _observed(scope, clients)
     without_rule, unprotected_left_out = unprotected(scope, observed, seen_clients.ids_of(clients))
-    during = scope.asked.to_ms * 1_000, scope.asked.from_ms * 1_000
-    is_limited = scope.tables.query(_IS_LIMITED, [scope.cluster_id, *during]).rows[0][0]
     room = headroom(settings, scope) if throttled and scope.tenant is None else {}
     uses = uses_of(scope, throttled)
     todo, todo_left_out = recommendations(
-        scope, settings, observed, throttled, uses, found_changes, is_first_look=not is_limited, room=room
+        scope, settings, observed, throttled, uses, found_changes, is_first_look=is_first, room=room
     )
     head = Head(
         cluster_id=scope.cluster_id,
@@ -155,7 +146,7 @@ def _gathered(scope: Scope, settings: Settings, made_at_ms: int, heat_rows: int)
         made_at_ms=made_at_ms,
         version=__version__,
         tenant=scope.tenant,
-        is_first_look=not is_limited,
+        is_first_look=is_first,
         covered_percent=scope.covered_percent,
         is_covered=scope.covered_percent >= _COVERED_PERCENT,
     )
@@ -168,7 +159,7 @@ def _gathered(scope: Scope, settings: Settings, made_at_ms: int, heat_rows: int)
         causes=_causes(uses, throttled, found_changes),
         throttle_pairs=throttle_pairs(scope),
         throttle_spreads=throttle_spreads(scope),
-        heat=heat_maps(scope, heat_rows),
+        heat=heat_maps(scope),
         lines=rate_lines(scope, [one.bucket for one in throttled]),
         talkers=top_talkers(scope),
         skew=skews(scope),

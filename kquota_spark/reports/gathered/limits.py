@@ -69,12 +69,12 @@ where cluster_id = ? and list_contains(?::varchar[], entity) order by entity, va
 _Percents = tuple[float | None, ...]
 
 
-def heat_maps(scope: Scope, heat_rows: int) -> tuple[HeatMap, ...]:
+def heat_maps(scope: Scope) -> tuple[HeatMap, ...]:
     """One heat map per quota type that limits anybody, the hottest buckets first."""
     slots = scope.slots
     rows_of: dict[str, list[tuple[BucketName, _Percents, _Percents]]] = {}
     counts_of: dict[str, dict[str, Any]] = {}
-    for row in scope.rows(_HOTTEST, heat_rows):
+    for row in scope.rows(_HOTTEST, scope.heat_rows):
         bucket = bucket_of(row)
         certain = {cell["slot_ms"]: cell["percent"] for cell in row["percents"]}
         uncertain = {cell["slot_ms"]: cell["of_all"] for cell in row["percents"] if cell["percent"] is None}

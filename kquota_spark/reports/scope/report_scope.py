@@ -7,9 +7,10 @@ log count. Rows from JMX count only if the broker's log has no rows of that quot
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
@@ -19,6 +20,8 @@ from kquota_spark.reports.scope.timeline_slots import SLOT_LENGTHS_S
 from kquota_spark.schema import harm
 from kquota_spark.schema.key_columns import FROM_LOG
 from kquota_spark.store.reading import Tables, utc_text
+
+_Found = TypeVar("_Found")
 
 BUCKET = "quota_type, bucket_user, bucket_client_id, bucket_tags"
 """Columns of a `BucketName`, tags never null."""
@@ -122,6 +125,14 @@ _OF_CLUSTER = """
 select coalesce(bool_or(usage.second < make_timestamptz(?)), false),
        epoch_ms(max(usage.second)) from usage where cluster_id = ?
 """
+_IS_LIMITED = """
+select exists(
+  select 1 from rules where cluster_id = ?
+    and coalesce(valid_from < make_timestamptz(?), true) and coalesce(valid_to > make_timestamptz(?), true)
+    and coalesce(producer_byte_rate, consumer_byte_rate, request_percentage, controller_mutation_rate,
+                 connection_creation_rate) is not null
+) or exists(select 1 from places where least_limit_per_s is not null)
+"""
 _CLUSTERS = """
 select distinct cluster_id from usage where cluster_id <> ? and usage.second >= make_timestamptz(?)
   and usage.second < make_timestamptz(?) order by 1
@@ -133,13 +144,24 @@ class Scope:
     """Opened tables with the views, and the part of the period that has data. Times are epoch ms."""
 
     tables: Tables
-    cluster_id: str
+    settings: Settings
     asked: Period
     covered: Period
     """The part of it that the tables cover: from the first to the last second of any client."""
     slot_ms: int
     tenant: str | None
     top: int
+    """Maximum rows of a list."""
+    heat_rows: int = 40
+    """Maximum buckets of a heat map."""
+    _found: dict[Callable[[Scope], Any], Any] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    @property
+    def cluster_id(self) -> str:
+        """The cluster of the report."""
+        return self.settings.cluster_id
 
     @property
     def covered_seconds(self) -> int:
@@ -156,12 +178,21 @@ class Scope:
         """Starts of the slots that the covered period touches."""
         return tuple(slots_of(self.covered, self.slot_ms))
 
+    def once(self, ask: Callable[[Scope], _Found]) -> _Found:
+        """The answer of a function, which is asked once, however many sections need it."""
+        if ask not in self._found:
+            self._found[ask] = ask(self)
+        found: _Found = self._found[ask]
+        return found
+
     def rows(self, sql: str, *parameters: object) -> list[dict[str, Any]]:
         """The rows of a query, as dictionaries."""
         return self.tables.query(sql, parameters).dicts()
 
 
-def open_scope(tables: Tables, settings: Settings, asked: Period, *, tenant: str | None, top: int) -> Scope:
+def open_scope(
+    tables: Tables, settings: Settings, asked: Period, *, tenant: str | None, top: int, heat_rows: int = 40
+) -> Scope:
     """Open the tables and create the views that every part needs.
 
     Args:
@@ -170,6 +201,7 @@ def open_scope(tables: Tables, settings: Settings, asked: Period, *, tenant: str
         asked: the requested period.
         tenant: a user, to see only this user's rows; None for all.
         top: maximum rows of a list.
+        heat_rows: maximum buckets of a heat map.
 
     Raises:
         UserError: the period has no data, or a table is missing or cannot be read.
@@ -185,7 +217,14 @@ def open_scope(tables: Tables, settings: Settings, asked: Period, *, tenant: str
     slot_ms = slot_length_ms(covered)
     tables.query(_SLOTS, [slot_ms, slot_ms])
     tables.query(_PLACES)
-    return Scope(tables, settings.cluster_id, asked, covered, slot_ms, tenant, top)
+    return Scope(tables, settings, asked, covered, slot_ms, tenant, top, heat_rows)
+
+
+def is_first_look(scope: Scope) -> bool:
+    """Whether no quota is set at all, so that the report contains only usage and first values."""
+    during = scope.asked.to_ms * 1_000, scope.asked.from_ms * 1_000
+    (is_limited,) = scope.tables.query(_IS_LIMITED, [scope.cluster_id, *during]).rows[0]
+    return not is_limited
 
 
 def bucket_of(row: dict[str, Any]) -> BucketName:
