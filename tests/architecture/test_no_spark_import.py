@@ -36,7 +36,7 @@ MAY_BE_SLOW = {
 }
 """Modules that need Arrow, Flask or Textual for all that they do; commands import most of them where they use them."""
 NOTHING_SLOW = ("kquota_spark", *(name for name in CLI if name not in MAY_BE_SLOW))
-NO_SPARK = ("kquota_spark.enforcement.input", "kquota_spark.reports.gathered.gathering", *CLI)
+NO_SPARK = ("kquota_spark.enforcement.input", "kquota_spark.reports.pages.gathering", *CLI)
 COMMANDS_WITH_SPARK = {"kquota_spark.cli.run.audit", "kquota_spark.cli.run.past"}
 RUNS_THE_ENFORCER = "kquota_spark.cli.enforce.run"
 """`kquota enforce run`: a subcommand beside those that read plans, and the one that hears of decisions by Spark."""

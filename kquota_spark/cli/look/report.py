@@ -184,7 +184,7 @@ class Made:
 
     def report(self, tenant: str | None) -> AuditReport:
         """The report as data, of the cluster or of one user."""
-        from kquota_spark.reports.gathered.gathering import gather_report
+        from kquota_spark.reports.pages.gathering import gather_report
 
         return gather_report(
             self.settings, self.period, made_at_ms=self.made_at_ms, tenant=tenant, top=self.top
@@ -217,7 +217,7 @@ class Made:
 
 
 def _write_folder(made: Made, folder: Path, tenant: str | None, *, has_tenants: bool) -> int:
-    from kquota_spark.reports.gathered.gathering import tenants_seen
+    from kquota_spark.reports.pages.gathering import tenants_seen
     from kquota_spark.reports.pages.page_names import safe_name
 
     _make(folder)
@@ -249,7 +249,7 @@ def _write_folder(made: Made, folder: Path, tenant: str | None, *, has_tenants: 
 
 def _write(made: Made, report: AuditReport, path: Path, *, is_silent: bool = False) -> None:
     from kquota_spark.process.replaced_file import replace_file
-    from kquota_spark.reports.sections.opening import opening
+    from kquota_spark.reports.pages.opening import opening
 
     replace_file(path, made.drawn(report))
     if not is_silent:

@@ -86,7 +86,7 @@ def run_try(options: argparse.Namespace) -> int:
         UserError: the folder contains other files, or cannot be written.
     """
     from kquota_spark.process.replaced_file import replace_file
-    from kquota_spark.reports.gathered.gathering import gather_report
+    from kquota_spark.reports.pages.gathering import gather_report
     from kquota_spark.reports.pages.page_html import html_page
 
     folder: Path = options.folder

@@ -28,7 +28,7 @@ from kquota_spark.errors import UserError
 from kquota_spark.formats.text.escape import entity_text
 from kquota_spark.process.clock import now_ms
 from kquota_spark.process.time_limit import SlowError
-from kquota_spark.reports.gathered.gathering import gather_report, is_tenant_seen, tenants_seen
+from kquota_spark.reports.pages.gathering import gather_report, is_tenant_seen, tenants_seen
 from kquota_spark.reports.pages.page_html import policed_page
 from kquota_spark.reports.scope.period import Period, parse_period
 from kquota_spark.store.reading import utc_text

@@ -1,4 +1,4 @@
-"""The report as HTML, Markdown, CSV and JSON.
+"""The whole report: gathered from the tables, and drawn as HTML, Markdown, CSV and JSON.
 
-In reading order: page_data, page_html, page_markdown, page_names.
+In reading order: gathering, headline, opening, page, page_data, page_html, page_markdown, page_names.
 """

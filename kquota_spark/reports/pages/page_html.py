@@ -16,11 +16,11 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from kquota_spark.formats.text.escape import cut, terminal_text
+from kquota_spark.reports.pages.page import page_of
+from kquota_spark.reports.parts.page_parts import Page
+from kquota_spark.reports.parts.words import bucket_href
 from kquota_spark.reports.scope.audit_report import AuditReport
 from kquota_spark.reports.sections.buckets import bucket_index
-from kquota_spark.reports.sections.page import page_of
-from kquota_spark.reports.sections.parts import Page
-from kquota_spark.reports.sections.words import bucket_href
 
 if TYPE_CHECKING:
     from jinja2 import Template

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from kquota_spark.findings.findings import Kind, Severity
 from kquota_spark.formats.text.person_units import broker_text, person_ms, type_text
+from kquota_spark.reports.parts import words
+from kquota_spark.reports.parts.page_parts import Advice, Block, Cell, Column, Section, Tone, table_of
 from kquota_spark.reports.scope.audit_report import AuditReport, RaiseSum, Recommendation
-from kquota_spark.reports.sections import words
 from kquota_spark.reports.sections.changes import quota_type_of
-from kquota_spark.reports.sections.parts import Advice, Block, Cell, Column, Section, Tone, table_of
 
 _SEVERITY_TONES = {"high": Tone.OVER, "warning": Tone.NEAR}
 _METERED = {Kind.SHARED_BUCKET.value, Kind.MIXED_IDENTIFICATION.value}

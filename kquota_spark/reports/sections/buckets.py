@@ -7,9 +7,9 @@ from dataclasses import astuple
 from typing import Any
 
 from kquota_spark.formats.text.person_units import broker_text
+from kquota_spark.reports.parts import words
+from kquota_spark.reports.parts.page_parts import Block, Cell, Column, Section, table_of
 from kquota_spark.reports.scope.audit_report import AuditReport, PeriodBucket
-from kquota_spark.reports.sections import words
-from kquota_spark.reports.sections.parts import Block, Cell, Column, Section, table_of
 from kquota_spark.reports.timeline.top_buckets import LIMIT_PERCENT
 
 ANCHOR = "buckets"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from kquota_spark.formats.text.person_units import person_ms
 from kquota_spark.model.quotas.quota_types import QuotaType
+from kquota_spark.reports.parts.page_parts import Block, Cell, Chart, Column, Section, table_of
+from kquota_spark.reports.parts.words import counted, entity_of, moment, rate_cell
 from kquota_spark.reports.scope.audit_report import AuditReport, Change
-from kquota_spark.reports.sections.parts import Block, Cell, Chart, Column, Section, table_of
-from kquota_spark.reports.sections.words import counted, entity_of, moment, rate_cell
 
 _MOST_ROWS_OF_TIMELINE = 14
 _TYPES = {kind.key.value: kind.value for kind in QuotaType}

@@ -8,10 +8,10 @@ from typing import Any
 
 from kquota_spark.formats.text.person_units import broker_text, person_ms, person_percent
 from kquota_spark.model.quotas.quota_types import BANDWIDTH, QuotaType
+from kquota_spark.reports.parts import words
+from kquota_spark.reports.parts.page_parts import Block, Cell, Chart, Column, Section, Tone, table_of
 from kquota_spark.reports.scope.audit_report import AuditReport, HeatMap, Line
-from kquota_spark.reports.sections import words
 from kquota_spark.reports.sections.changes import change_text, quota_type_of
-from kquota_spark.reports.sections.parts import Block, Cell, Chart, Column, Section, Tone, table_of
 from kquota_spark.reports.timeline.top_buckets import LIMIT_PERCENT, NEAR_PERCENT
 
 BANDS = (50.0, NEAR_PERCENT, LIMIT_PERCENT, 150.0)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kquota_spark.formats.text.person_units import broker_text, person_ms
+from kquota_spark.reports.parts import words
+from kquota_spark.reports.parts.page_parts import Block, Cell, Chart, Column, Section, table_of
 from kquota_spark.reports.scope.audit_report import OBJECTIVE_PERCENT, AuditReport, ThrottledBucket
-from kquota_spark.reports.sections import words
 from kquota_spark.reports.sections.changes import quota_type_of
-from kquota_spark.reports.sections.parts import Block, Cell, Chart, Column, Section, table_of
 
 _MOST_BARS = 20
 _MOST_PANELS = 9

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 from kquota_spark.formats.text.person_units import person_ms
 from kquota_spark.reports.agreement.confidence import MOST_LAG_MS
-from kquota_spark.reports.scope.audit_report import Agreement, AuditReport, Confidence, ThrottlePair, Trust
-from kquota_spark.reports.sections.parts import (
+from kquota_spark.reports.parts.page_parts import (
     Block,
     Cell,
     Chart,
@@ -18,7 +17,8 @@ from kquota_spark.reports.sections.parts import (
     Tone,
     table_of,
 )
-from kquota_spark.reports.sections.words import count_cell, counted, in_order, sentence, share_text, type_word
+from kquota_spark.reports.parts.words import count_cell, counted, in_order, sentence, share_text, type_word
+from kquota_spark.reports.scope.audit_report import Agreement, AuditReport, Confidence, ThrottlePair, Trust
 
 _ALIKE = 0.2
 """Maximum difference of two alike throttles, as a part of the broker's: one step of the picture is a fifth."""

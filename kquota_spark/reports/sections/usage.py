@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
 from kquota_spark.formats.text.person_units import amount_text, broker_text, person_ms, rate_text
+from kquota_spark.reports.parts import words
+from kquota_spark.reports.parts.page_parts import Block, Cell, Chart, Column, Section, table_of
 from kquota_spark.reports.scope.audit_report import AuditReport, Skew, Talkers
-from kquota_spark.reports.sections import words
 from kquota_spark.reports.sections.limits import band
-from kquota_spark.reports.sections.parts import Block, Cell, Chart, Column, Section, table_of
 
 _MOST_BARS, _MOST_SPREADS, _MOST_BROKERS = 20, 20, 12
 

@@ -7,7 +7,7 @@ from typing import Any
 from kquota_spark.config.settings import Settings
 from kquota_spark.reports.clients.quota_tree import _HITS
 from kquota_spark.reports.exported.bucket_looks import look_at
-from kquota_spark.reports.gathered.gathering import gather_report
+from kquota_spark.reports.pages.gathering import gather_report
 from kquota_spark.reports.scope.period import Period
 from kquota_spark.reports.scope.timeline_slots import Identity, buckets_of
 from kquota_spark.schema.harm import DELAY_MS, EPISODE_DELAY_MS, EPISODE_REQUESTS, THROTTLED_REQUESTS

@@ -11,7 +11,7 @@ import pytest
 from kquota_spark.cli.main import main
 from kquota_spark.config.settings import Settings
 from kquota_spark.model.quotas.entities import Entity
-from kquota_spark.reports.gathered.gathering import gather_report
+from kquota_spark.reports.pages.gathering import gather_report
 from kquota_spark.reports.scope.period import Period
 from kquota_spark.store.rows import entity_columns
 from tests.support.reports.gathered_report import Row, rule, throttled

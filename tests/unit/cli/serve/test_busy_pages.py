@@ -14,7 +14,7 @@ from werkzeug.test import TestResponse
 from kquota_spark.cli.serve import app as app_module
 from kquota_spark.cli.serve import contents
 from kquota_spark.errors import UserError
-from kquota_spark.reports.gathered.gathering import gather_report
+from kquota_spark.reports.pages.gathering import gather_report
 from tests.support.reports.served import NOW_MS, PERIOD, by_proxy, served, write_canary_tables
 
 ANSWER_S = 60

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.reports.gathered.gathering import gather_report
+from kquota_spark.reports.pages.gathering import gather_report
 from kquota_spark.reports.scope.audit_report import Agreement, AuditReport, Trust
 from kquota_spark.reports.scope.period import Period
 from tests.support.reports.gathered_report import gathered, jmx

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from kquota_spark.reports.pages.headline import headline
+from kquota_spark.reports.pages.opening import opening
 from kquota_spark.reports.scope.period import Period
 from kquota_spark.reports.scope.report_scope import MOST_SLOTS, slot_length_ms, slots_of
-from kquota_spark.reports.sections.headline import headline
 from kquota_spark.reports.sections.limits import limits_section
-from kquota_spark.reports.sections.opening import opening
 from tests.support.reports.gathered_report import gathered, throttled
 from tests.support.tables.table_rows import T0_MS, decision
 

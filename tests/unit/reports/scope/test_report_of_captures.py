@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kquota_spark.reports.gathered.gathering import gather_report
+from kquota_spark.reports.pages.gathering import gather_report
 from kquota_spark.reports.scope.audit_report import Trust
 from kquota_spark.reports.scope.period import Period
 from kquota_spark.store.reading import open_tables

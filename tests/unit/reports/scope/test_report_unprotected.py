@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from kquota_spark.model.quotas.entities import DEFAULT, Entity
-from kquota_spark.reports.gathered.gathering import gather_report
+from kquota_spark.reports.pages.gathering import gather_report
 from kquota_spark.reports.scope.audit_report import Unprotected
 from kquota_spark.reports.scope.period import Period
 from tests.support.reports.gathered_report import gathered, rule

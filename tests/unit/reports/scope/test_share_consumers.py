@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.reports.gathered.gathering import gather_report
+from kquota_spark.reports.pages.gathering import gather_report
 from kquota_spark.reports.scope.audit_report import Trust
 from kquota_spark.reports.scope.period import Period
 from tests.support.logs.captures import KRAFT43_SHARE

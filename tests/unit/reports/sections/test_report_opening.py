@@ -5,7 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kquota_spark.reports.advice.quota_command import with_settings
+from kquota_spark.reports.pages.headline import headline
+from kquota_spark.reports.pages.opening import opening
+from kquota_spark.reports.pages.page import page_of
 from kquota_spark.reports.pages.page_html import html_page
+from kquota_spark.reports.parts.page_parts import Link, Tone, Worst
 from kquota_spark.reports.scope.audit_report import (
     Alternative,
     AuditReport,
@@ -14,11 +18,7 @@ from kquota_spark.reports.scope.audit_report import (
     Recommendation,
     ThrottledBucket,
 )
-from kquota_spark.reports.sections.headline import headline
 from kquota_spark.reports.sections.limits import limits_section
-from kquota_spark.reports.sections.opening import opening
-from kquota_spark.reports.sections.page import page_of
-from kquota_spark.reports.sections.parts import Link, Tone, Worst
 from kquota_spark.reports.sections.throttled import throttled_section
 from kquota_spark.reports.sections.trust import trust_section
 from kquota_spark.reports.sections.usage import usage_section

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kquota_spark.reports.pages.opening import opening
+from kquota_spark.reports.parts.page_parts import Page, Section
+from kquota_spark.reports.parts.words import length, moment, short_moment
 from kquota_spark.reports.scope.audit_report import AuditReport
 from kquota_spark.reports.sections.advice import (
     capacity_section,
@@ -14,12 +17,9 @@ from kquota_spark.reports.sections.advice import (
 from kquota_spark.reports.sections.buckets import buckets_section
 from kquota_spark.reports.sections.changes import changes_section
 from kquota_spark.reports.sections.limits import limits_section
-from kquota_spark.reports.sections.opening import opening
-from kquota_spark.reports.sections.parts import Page, Section
 from kquota_spark.reports.sections.throttled import throttled_section
 from kquota_spark.reports.sections.trust import trust_badge, trust_section
 from kquota_spark.reports.sections.usage import usage_section
-from kquota_spark.reports.sections.words import length, moment, short_moment
 
 _DEFINITIONS = {
     "bucket": (

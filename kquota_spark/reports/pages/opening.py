@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kquota_spark.formats.text.person_units import person_ms
+from kquota_spark.reports.pages.headline import headline
+from kquota_spark.reports.parts import words
+from kquota_spark.reports.parts.page_parts import Link, Opening, Tone, Worst
 from kquota_spark.reports.scope.audit_report import MOST_WORST, AuditReport, Change
-from kquota_spark.reports.sections import words
 from kquota_spark.reports.sections.advice import MOST_ADVICE, action_of, card_anchor, unprotected_count
-from kquota_spark.reports.sections.headline import headline
 from kquota_spark.reports.sections.limits import near_and_over, near_tone
-from kquota_spark.reports.sections.parts import Link, Opening, Tone, Worst
 
 
 def opening(report: AuditReport) -> Opening:

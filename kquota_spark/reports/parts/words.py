@@ -18,6 +18,7 @@ from kquota_spark.formats.text.person_units import (
     rate_text,
 )
 from kquota_spark.model.quotas.entities import Default, IpEntity, parse_entity
+from kquota_spark.reports.parts.page_parts import Cell, Column, Tone
 from kquota_spark.reports.scope.audit_report import (
     OBJECTIVE_PERCENT,
     BucketName,
@@ -25,7 +26,6 @@ from kquota_spark.reports.scope.audit_report import (
     Head,
     ThrottledBucket,
 )
-from kquota_spark.reports.sections.parts import Cell, Column, Tone
 from kquota_spark.reports.timeline.top_buckets import LIMIT_PERCENT, NEAR_PERCENT
 
 _UNITS = {
