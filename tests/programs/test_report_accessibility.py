@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kquota_spark.reports.pages.page_html import html_page
-from kquota_spark.reports.scope.audit_report import AuditReport
+from kquota_spark.reports.sections import AuditReport
 from tests.support.programs.chromium import Chromium
 from tests.support.reports.drawn_report import all_buckets_report, full_report, tenant_report
 

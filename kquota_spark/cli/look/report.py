@@ -28,8 +28,8 @@ from kquota_spark.process.clock import now_ms
 from kquota_spark.store.reading import utc_text
 
 if TYPE_CHECKING:
-    from kquota_spark.reports.scope.audit_report import AuditReport
     from kquota_spark.reports.scope.period import Period
+    from kquota_spark.reports.sections import AuditReport
 
 COMMANDS = {
     "report": (

@@ -23,8 +23,8 @@ from kquota_spark.process.clock import now_ms
 
 if TYPE_CHECKING:
     from kquota_spark.config.settings import Settings
-    from kquota_spark.reports.scope.audit_report import AuditReport
     from kquota_spark.reports.scope.period import Period
+    from kquota_spark.reports.sections import AuditReport
 
 COMMANDS = {
     "try": (

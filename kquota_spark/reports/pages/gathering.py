@@ -1,36 +1,19 @@
-"""Gathers the report from the tables: every part from its module, over one opened set of tables, without Spark."""
+"""Gathers the report from the tables: every section from its module, over one opened set of tables, without Spark."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from kquota_spark import __version__
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
-from kquota_spark.model.compare.observed_clients import Observed
-from kquota_spark.reports.advice.headroom import headroom, raise_sums
-from kquota_spark.reports.advice.quota_command import with_settings
-from kquota_spark.reports.advice.recommendations import recommendations
-from kquota_spark.reports.advice.throttle_causes import Uses, causes, uses_of
-from kquota_spark.reports.advice.unprotected import unprotected
 from kquota_spark.reports.agreement.confidence import confidence, covered_note, is_little_covered
-from kquota_spark.reports.clients import seen_clients
-from kquota_spark.reports.gathered.changes import changes
-from kquota_spark.reports.gathered.limits import heat_maps, rate_lines
-from kquota_spark.reports.gathered.throttled import throttle_pairs, throttle_spreads, throttled_buckets
-from kquota_spark.reports.gathered.usage import capacities, period_buckets, skews, top_talkers
-from kquota_spark.reports.scope.audit_report import (
-    MOST_WORST,
-    AuditReport,
-    BucketCause,
-    BucketName,
-    Change,
-    Head,
-    ThrottledBucket,
-)
+from kquota_spark.reports.gathered.throttled import throttled_buckets
+from kquota_spark.reports.scope.audit_report import Head, ThrottledBucket
 from kquota_spark.reports.scope.period import Period
 from kquota_spark.reports.scope.report_scope import Scope, is_first_look, open_scope
+from kquota_spark.reports.sections import SECTIONS, AuditReport
 from kquota_spark.store.reading import Tables, utc_text
 
 _USERS = """
@@ -117,28 +100,7 @@ def _in_usage(
         return tables.query(sql, [settings.cluster_id, *during, *values]).rows
 
 
-def _causes(
-    uses: Mapping[BucketName, Uses], throttled: Sequence[ThrottledBucket], changes: Sequence[Change]
-) -> list[BucketCause]:
-    """The causes of the buckets with which the page begins."""
-    found = causes(uses, throttled[:MOST_WORST], changes, with_day=True)
-    return [BucketCause(bucket, cause.sentence) for bucket, cause in sorted(found.items())]
-
-
 def _gathered(scope: Scope, made_at_ms: int) -> AuditReport:
-    settings, is_first = scope.settings, is_first_look(scope)
-    throttled, throttled_left_out, throttled_left_out_ms = throttled_buckets(scope)
-    found_changes, changes_left_out = changes(scope)
-    clients = seen_clients.clients_seen(
-        scope.tables, scope.cluster_id, scope.asked.from_ms, until_ms=scope.asked.to_ms, user=scope.tenant
-    )
-    observed = _observed(scope, clients)
-    without_rule, unprotected_left_out = unprotected(scope, observed, seen_clients.ids_of(clients))
-    room = headroom(settings, scope) if throttled and scope.tenant is None else {}
-    uses = uses_of(scope, throttled)
-    todo, todo_left_out = recommendations(
-        scope, settings, observed, throttled, uses, found_changes, is_first_look=is_first, room=room
-    )
     head = Head(
         cluster_id=scope.cluster_id,
         from_ms=scope.asked.from_ms,
@@ -146,56 +108,25 @@ def _gathered(scope: Scope, made_at_ms: int) -> AuditReport:
         made_at_ms=made_at_ms,
         version=__version__,
         tenant=scope.tenant,
-        is_first_look=is_first,
+        is_first_look=scope.once(is_first_look),
         covered_percent=scope.covered_percent,
         is_covered=scope.covered_percent >= _COVERED_PERCENT,
     )
-    return AuditReport(
-        head=head,
-        confidence=confidence(scope, settings, made_at_ms),
-        throttled=throttled,
-        throttled_left_out=throttled_left_out,
-        throttled_left_out_ms=throttled_left_out_ms,
-        causes=_causes(uses, throttled, found_changes),
-        throttle_pairs=throttle_pairs(scope),
-        throttle_spreads=throttle_spreads(scope),
-        heat=heat_maps(scope),
-        lines=rate_lines(scope, [one.bucket for one in throttled]),
-        talkers=top_talkers(scope),
-        skew=skews(scope),
-        changes=found_changes,
-        changes_left_out=changes_left_out,
-        unprotected=without_rule,
-        unprotected_left_out=unprotected_left_out,
-        recommendations=[with_settings(one, settings.file) for one in todo],
-        recommendations_left_out=todo_left_out,
-        raises=raise_sums(todo, room) if scope.tenant is None else (),
-        capacity=capacities(scope),
-        buckets=period_buckets(scope),
-        notes=tuple(_notes(scope, head, throttled)),
-    )
+    found = confidence(scope, scope.settings, made_at_ms)
+    of_sections: dict[str, Any] = {}
+    for section in SECTIONS:
+        of_sections.update(section.gather(scope))
+    return AuditReport(head, found, notes=tuple(_notes(scope, head)), **of_sections)
 
 
-def _observed(scope: Scope, clients: Sequence[seen_clients.ClientSeen]) -> Observed:
-    """The clients that used bandwidth in the period, beside the rules at its end; only the request log has them all."""
-    return Observed(
-        [one.seen for one in clients],
-        seen_clients.rules_at(scope.tables, scope.cluster_id, scope.asked.to_ms),
-        scope.covered.from_ms,
-        scope.covered.to_ms,
-        seen_clients.problems_of(scope.tables, scope.cluster_id),
-        seen_clients.is_sampled(scope.tables, scope.cluster_id, *scope.asked),
-    )
-
-
-def _notes(scope: Scope, head: Head, throttled: Sequence[ThrottledBucket]) -> Iterator[str]:
+def _notes(scope: Scope, head: Head) -> Iterator[str]:
     # If little is covered, this note is already among the reasons for doubt.
     if (note := covered_note(scope)) and not is_little_covered(scope, head.made_at_ms):
         yield note
     if head.is_first_look:
         yield "no quota is set: nobody is limited, and what follows is what everybody used"
     if scope.tenant is not None:
-        yield from _to_tenant(throttled)
+        yield from _to_tenant(scope.once(throttled_buckets).shown)
     elif scope.tables.query(_HAS_REQUEST_TIME).rows[0][0]:
         yield (
             "request time is measured only of clients that some request_percentage covers: "

@@ -7,19 +7,8 @@ from collections.abc import Iterator
 from kquota_spark.reports.pages.opening import opening
 from kquota_spark.reports.parts.page_parts import Page, Section
 from kquota_spark.reports.parts.words import length, moment, short_moment
-from kquota_spark.reports.scope.audit_report import AuditReport
-from kquota_spark.reports.sections.advice import (
-    capacity_section,
-    has_capacity,
-    to_do_section,
-    unprotected_section,
-)
-from kquota_spark.reports.sections.buckets import buckets_section
-from kquota_spark.reports.sections.changes import changes_section
-from kquota_spark.reports.sections.limits import limits_section
-from kquota_spark.reports.sections.throttled import throttled_section
-from kquota_spark.reports.sections.trust import trust_badge, trust_section
-from kquota_spark.reports.sections.usage import usage_section
+from kquota_spark.reports.sections import FIRST_LOOK, SECTIONS, AuditReport
+from kquota_spark.reports.sections.trust import trust_badge
 
 _DEFINITIONS = {
     "bucket": (
@@ -75,30 +64,9 @@ def page_of(report: AuditReport) -> Page:
 
 
 def _sections(report: AuditReport) -> Iterator[Section]:
-    is_own = report.head.tenant is not None
-    if report.head.is_first_look:
-        # Without a quota nobody can be throttled or near a limit: usage comes first, then where to begin.
-        yield usage_section(report)
-        yield to_do_section(report)
-        yield unprotected_section(report)
-        if not is_own and has_capacity(report):
-            yield capacity_section(report)
-        yield trust_section(report)
-        yield _appendix(report)
-        return
-    yield throttled_section(report)
-    yield limits_section(report)
-    if report.buckets:
-        yield buckets_section(report)
-    yield usage_section(report)
-    yield changes_section(report)
-    # Findings and threads are only for the operator, because they reveal other clients.
-    if not is_own:
-        yield unprotected_section(report)
-    yield to_do_section(report)
-    if not is_own and has_capacity(report):
-        yield capacity_section(report)
-    yield trust_section(report)
+    for section in FIRST_LOOK if report.head.is_first_look else SECTIONS:
+        if section.is_shown(report):
+            yield section.draw(report)
     yield _appendix(report)
 
 

@@ -19,7 +19,7 @@ from kquota_spark.formats.text.escape import cut, terminal_text
 from kquota_spark.reports.pages.page import page_of
 from kquota_spark.reports.parts.page_parts import Page
 from kquota_spark.reports.parts.words import bucket_href
-from kquota_spark.reports.scope.audit_report import AuditReport
+from kquota_spark.reports.sections import AuditReport
 from kquota_spark.reports.sections.buckets import bucket_index
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from kquota_spark.formats.text.escape import terminal_text
 from kquota_spark.reports.pages.page import page_of
 from kquota_spark.reports.parts.page_parts import Advice, Cell, Page, Section, Table, Tile, Tone
-from kquota_spark.reports.scope.audit_report import AuditReport
+from kquota_spark.reports.sections import AuditReport
 
 MOST_ROWS = 25
 """Maximum rows of one table: a ticket is read, not searched."""

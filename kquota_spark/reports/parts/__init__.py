@@ -1,4 +1,4 @@
-"""What the sections of the report are made of: tables, charts and cells, and the words on them.
+"""What the sections of the report are made of: tables, charts and cells, the words on them, and their registration.
 
-In reading order: page_parts, words.
+In reading order: page_parts, words, report_section.
 """

@@ -8,7 +8,7 @@ cut to the largest items, beside the count and the sum of those left out.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 
 MOST_CLIENTS = 5
@@ -355,38 +355,3 @@ class Capacity:
     percent: float
     used_percent: float | None
     """Mean of the charged request time; None if it is not measured."""
-
-
-@dataclass(frozen=True, slots=True)
-class AuditReport:
-    """The whole report."""
-
-    head: Head
-    confidence: Confidence
-    throttled: Sequence[ThrottledBucket] = ()
-    """Most total delay first."""
-    throttled_left_out: int = 0
-    throttled_left_out_ms: int = 0
-    """Total delay of the buckets that are left out."""
-    causes: Sequence[BucketCause] = ()
-    """For the buckets with the most total delay, as far as known."""
-    throttle_pairs: tuple[ThrottlePair, ...] = ()
-    throttle_spreads: tuple[ThrottleSpread, ...] = ()
-    """Users with the most total delay first."""
-    heat: tuple[HeatMap, ...] = ()
-    """One heat map per quota type."""
-    lines: Sequence[Line] = ()
-    talkers: tuple[Talkers, ...] = ()
-    skew: Sequence[Skew] = ()
-    changes: Sequence[Change] = ()
-    changes_left_out: int = 0
-    unprotected: Sequence[Unprotected] = ()
-    unprotected_left_out: int = 0
-    recommendations: Sequence[Recommendation] = ()
-    recommendations_left_out: int = 0
-    raises: Sequence[RaiseSum] = ()
-    capacity: Sequence[Capacity] = ()
-    buckets: Sequence[PeriodBucket] = ()
-    """Every bucket with a limit: the list is not cut."""
-    notes: tuple[str, ...] = field(default=())
-    """Other facts that a reader needs, one sentence each."""

@@ -1,6 +1,93 @@
 """The sections of the report, the same for every form in which it is drawn.
 
-Each module answers one question of the page. Texts are as clients sent them; the code that draws a page escapes them.
+Each module answers one question of the page: with its figures from the tables, its sentence, charts and tables on the
+page, and its files for programs. A new section is a module with a `SECTION`, its fields of `AuditReport`, and its place
+in `SECTIONS`. Texts are as clients sent them; the code that draws a page escapes them.
 
-In reading order: changes, advice, buckets, limits, throttled, trust, usage.
+In reading order: changes, unprotected, to_do, capacity, buckets, limits, throttled, trust, usage.
 """
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kquota_spark.reports.scope.audit_report import (
+    BucketCause,
+    Capacity,
+    Change,
+    Confidence,
+    Head,
+    HeatMap,
+    Line,
+    PeriodBucket,
+    RaiseSum,
+    Recommendation,
+    Skew,
+    Talkers,
+    ThrottledBucket,
+    ThrottlePair,
+    ThrottleSpread,
+    Unprotected,
+)
+from kquota_spark.reports.sections import (
+    buckets,
+    capacity,
+    changes,
+    limits,
+    throttled,
+    to_do,
+    trust,
+    unprotected,
+    usage,
+)
+
+SECTIONS = (
+    throttled.SECTION,
+    limits.SECTION,
+    buckets.SECTION,
+    usage.SECTION,
+    changes.SECTION,
+    unprotected.SECTION,
+    to_do.SECTION,
+    capacity.SECTION,
+    trust.SECTION,
+)
+"""All sections, in the order of a page."""
+FIRST_LOOK = (usage.SECTION, to_do.SECTION, unprotected.SECTION, capacity.SECTION, trust.SECTION)
+"""Those of a page without any quota: nobody can be throttled, so usage and where to begin come first."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditReport:
+    """The whole report."""
+
+    head: Head
+    confidence: Confidence
+    throttled: Sequence[ThrottledBucket] = ()
+    """Most total delay first."""
+    throttled_left_out: int = 0
+    throttled_left_out_ms: int = 0
+    """Total delay of the buckets that are left out."""
+    causes: Sequence[BucketCause] = ()
+    """For the buckets with the most total delay, as far as known."""
+    throttle_pairs: tuple[ThrottlePair, ...] = ()
+    throttle_spreads: tuple[ThrottleSpread, ...] = ()
+    """Users with the most total delay first."""
+    heat: tuple[HeatMap, ...] = ()
+    """One heat map per quota type."""
+    lines: Sequence[Line] = ()
+    talkers: tuple[Talkers, ...] = ()
+    skew: Sequence[Skew] = ()
+    changes: Sequence[Change] = ()
+    changes_left_out: int = 0
+    unprotected: Sequence[Unprotected] = ()
+    unprotected_left_out: int = 0
+    recommendations: Sequence[Recommendation] = ()
+    recommendations_left_out: int = 0
+    raises: Sequence[RaiseSum] = ()
+    capacity: Sequence[Capacity] = ()
+    buckets: Sequence[PeriodBucket] = ()
+    """Every bucket with a limit: the list is not cut."""
+    notes: tuple[str, ...] = ()
+    """Other facts that a reader needs, one sentence each."""

@@ -2,22 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kquota_spark.formats.text.person_units import broker_text
+from kquota_spark.reports.gathered.usage import period_buckets
 from kquota_spark.reports.parts import words
 from kquota_spark.reports.parts.page_parts import Block, Cell, Column, Section, table_of
-from kquota_spark.reports.scope.audit_report import AuditReport, PeriodBucket
+from kquota_spark.reports.parts.report_section import (
+    BUCKET_COLUMNS,
+    CsvFile,
+    ReportSection,
+    names_of,
+    values_of,
+)
+from kquota_spark.reports.scope.audit_report import PeriodBucket
+from kquota_spark.reports.scope.report_scope import Scope
 from kquota_spark.reports.timeline.top_buckets import LIMIT_PERCENT
 
-ANCHOR = "buckets"
-COLUMNS = (
+if TYPE_CHECKING:
+    from kquota_spark.reports.sections import AuditReport
+
+_FIGURES = ("limit_per_s", "peak_quota_used_percent", "throttled_ms", "throttled_requests")
+_COLUMNS = (
     *words.BUCKET_COLUMNS,
     *Column.numbers("total delay", "throttled requests", "peak of quota", "headroom", "limit on a broker"),
     Column("brokers", is_short=True),
 )
+
+
+def gather(scope: Scope) -> dict[str, Any]:
+    """Every bucket with a limit: the list is not cut."""
+    return {"buckets": period_buckets(scope)}
+
+
+def is_shown(report: AuditReport) -> bool:
+    """Whether any bucket had a limit."""
+    return bool(report.buckets)
 
 
 def buckets_section(report: AuditReport) -> Section:
@@ -25,7 +47,7 @@ def buckets_section(report: AuditReport) -> Section:
     count = len(report.buckets)
     rows = (_cells(report, one) for one in report.buckets)
     return Section(
-        anchor=ANCHOR,
+        anchor="buckets",
         short="All buckets",
         title="All your buckets" if report.head.tenant is not None else "All buckets",
         lead=f"{words.counted(count, 'bucket')} had a limit in this period, the one with the most total delay first.",
@@ -34,7 +56,7 @@ def buckets_section(report: AuditReport) -> Section:
                 "",
                 "The peak is the highest certain second, as percent of the limit in force in that second. The headroom "
                 "is what was left of the limit at the peak. The limit is the last one in force.",
-                table=table_of("All buckets of the period", COLUMNS, rows, count, "buckets"),
+                table=table_of("All buckets of the period", _COLUMNS, rows, count, "buckets"),
                 is_table_open=True,
             ),
         ),
@@ -84,3 +106,19 @@ def _cells(report: AuditReport, one: PeriodBucket) -> tuple[Cell, ...]:
         words.rate_cell(kind, one.limit_per_s, "-"),
         Cell(", ".join(map(broker_text, one.brokers))),
     )
+
+
+def files(report: AuditReport) -> Mapping[str, CsvFile]:
+    """One row for each bucket."""
+    return {
+        "buckets.csv": CsvFile(
+            (*BUCKET_COLUMNS, *_FIGURES, "brokers"),
+            (
+                (*names_of(one.bucket), *values_of(one, _FIGURES), " ".join(map(str, one.brokers)))
+                for one in report.buckets
+            ),
+        )
+    }
+
+
+SECTION = ReportSection(gather, buckets_section, files, is_shown)

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from kquota_spark.formats.text.person_units import person_ms
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from kquota_spark.formats.text.person_units import iso_time, person_ms
 from kquota_spark.model.quotas.quota_types import QuotaType
+from kquota_spark.reports.gathered.changes import changes
 from kquota_spark.reports.parts.page_parts import Block, Cell, Chart, Column, Section, table_of
+from kquota_spark.reports.parts.report_section import CsvFile, ReportSection, values_of
 from kquota_spark.reports.parts.words import counted, entity_of, moment, rate_cell
-from kquota_spark.reports.scope.audit_report import AuditReport, Change
+from kquota_spark.reports.scope.audit_report import Change
+from kquota_spark.reports.scope.report_scope import Scope
+
+if TYPE_CHECKING:
+    from kquota_spark.reports.sections import AuditReport
 
 _MOST_ROWS_OF_TIMELINE = 14
 _TYPES = {kind.key.value: kind.value for kind in QuotaType}
@@ -18,6 +27,14 @@ _COLUMNS = (
     Column("what"),
     Column("by"),
 )
+_OF_FILE = ("entity", "key", "before", "after", "what", "by")
+_OF_EFFECT = ("length_ms", "delay_before_ms", "delay_after_ms", "requests_before", "requests_after")
+
+
+def gather(scope: Scope) -> dict[str, Any]:
+    """The newest changes with their effect, and how many older ones there are."""
+    found, left_out = scope.once(changes)
+    return {"changes": found, "changes_left_out": left_out}
 
 
 def changes_section(report: AuditReport) -> Section:
@@ -134,3 +151,17 @@ def _told(change: Change) -> str:
         return ""
     before, after = (cell.text for cell in _effect(change))
     return f"; total delay per minute {before} before, {after} after"
+
+
+def files(report: AuditReport) -> Mapping[str, CsvFile]:
+    """One row for each change."""
+    columns = ("at", *_OF_FILE, *_OF_EFFECT)
+    return {"changes.csv": CsvFile(columns, map(_file_row, report.changes))}
+
+
+def _file_row(one: Change) -> tuple[Any, ...]:
+    effect = values_of(one.effect, _OF_EFFECT) if one.effect else (None,) * len(_OF_EFFECT)
+    return (iso_time(one.at_ms), *values_of(one, _OF_FILE), *effect)
+
+
+SECTION = ReportSection(gather, changes_section, files)

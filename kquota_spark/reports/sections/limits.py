@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kquota_spark.formats.text.person_units import broker_text, person_ms, person_percent
+from kquota_spark.formats.text.person_units import broker_text, iso_time, person_ms, person_percent
 from kquota_spark.model.quotas.quota_types import BANDWIDTH, QuotaType
+from kquota_spark.reports.gathered.limits import heat_maps, rate_lines
+from kquota_spark.reports.gathered.throttled import throttled_buckets
 from kquota_spark.reports.parts import words
 from kquota_spark.reports.parts.page_parts import Block, Cell, Chart, Column, Section, Tone, table_of
-from kquota_spark.reports.scope.audit_report import AuditReport, HeatMap, Line
+from kquota_spark.reports.parts.report_section import BUCKET_COLUMNS, CsvFile, ReportSection, names_of
+from kquota_spark.reports.scope.audit_report import HeatMap, Line
+from kquota_spark.reports.scope.report_scope import Scope
 from kquota_spark.reports.sections.changes import change_text, quota_type_of
 from kquota_spark.reports.timeline.top_buckets import LIMIT_PERCENT, NEAR_PERCENT
+
+if TYPE_CHECKING:
+    from kquota_spark.reports.sections import AuditReport
 
 BANDS = (50.0, NEAR_PERCENT, LIMIT_PERCENT, 150.0)
 """Percent where the colours of the heat map change; each value belongs to the band below, 50 and 80 to that above."""
@@ -20,6 +27,15 @@ _UNCERTAIN_BAND = 5
 _MOST_NEAR = 20
 """Maximum rows of those near a limit: the table of all buckets has them all."""
 _MOST_LINES = _MOST_HEAT_ROWS = 40
+
+
+def gather(scope: Scope) -> dict[str, Any]:
+    """The heat maps, and rates beside limits, those of the throttled buckets first."""
+    throttled = scope.once(throttled_buckets).shown
+    return {
+        "heat": heat_maps(scope),
+        "lines": rate_lines(scope, [one.bucket for one in throttled]),
+    }
 
 
 def band(percent: float) -> int:
@@ -227,3 +243,35 @@ def _line_row(report: AuditReport, line: Line) -> tuple[Cell, ...]:
         words.count_cell(changes),
         words.throttles_cell(sum(line.throttled_ms)),
     )
+
+
+def files(report: AuditReport) -> Mapping[str, CsvFile]:
+    """One row for each bucket and slot of a heat map, and one for each slot of a line."""
+    return {
+        "quota_used.csv": CsvFile(
+            (*BUCKET_COLUMNS, "slot", "slot_ms", "quota_used_percent", "is_certain"), _used_rows(report.heat)
+        ),
+        "rates.csv": CsvFile(
+            (*BUCKET_COLUMNS, "broker_id", "slot", "slot_ms", "rate_per_s", "limit_per_s", "throttled_ms"),
+            _rate_rows(report.lines),
+        ),
+    }
+
+
+def _used_rows(heats: Iterable[HeatMap]) -> Iterator[tuple[Any, ...]]:
+    for heat in heats:
+        for bucket, *rows in zip(heat.buckets, heat.quota_used_percent, heat.uncertain_percent, strict=True):
+            for slot, certain, uncertain in zip(heat.slots, *rows, strict=True):
+                percent = uncertain if certain is None else certain
+                if percent is not None:
+                    yield (*names_of(bucket), iso_time(slot), heat.slot_ms, percent, certain is not None)
+
+
+def _rate_rows(lines: Iterable[Line]) -> Iterator[tuple[Any, ...]]:
+    for line in lines:
+        of_slots = zip(line.slots, line.rate_per_s, line.limit_per_s, line.throttled_ms, strict=True)
+        for slot, *figures in of_slots:
+            yield (*names_of(line.bucket), line.broker_id, iso_time(slot), line.slot_ms, *figures)
+
+
+SECTION = ReportSection(gather, limits_section, files)

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from kquota_spark.formats.text.person_units import broker_text, person_ms
+from kquota_spark.reports.gathered.throttled import throttle_spreads, throttled_buckets
 from kquota_spark.reports.parts import words
 from kquota_spark.reports.parts.page_parts import Block, Cell, Chart, Column, Section, table_of
-from kquota_spark.reports.scope.audit_report import OBJECTIVE_PERCENT, AuditReport, ThrottledBucket
+from kquota_spark.reports.parts.report_section import (
+    BUCKET_COLUMNS,
+    CsvFile,
+    ReportSection,
+    names_of,
+    values_of,
+)
+from kquota_spark.reports.scope.audit_report import OBJECTIVE_PERCENT, ThrottledBucket
+from kquota_spark.reports.scope.report_scope import Scope
 from kquota_spark.reports.sections.changes import quota_type_of
+
+if TYPE_CHECKING:
+    from kquota_spark.reports.sections import AuditReport
 
 _MOST_BARS = 20
 _MOST_PANELS = 9
@@ -20,6 +33,22 @@ _COLUMNS = (
     *Column.numbers("peak of quota", "limit on a broker", "worst broker"),
     Column("clients inside"),
 )
+_OF_FILE = (
+    "limit_per_s", "throttled_ms", "throttled_requests", "throttled_seconds", "time_in_throttle_percent",
+    "worst_broker_id", "episodes", "peak_quota_used_percent",
+)  # fmt: skip
+_PERCENTS = (50, 95, 100)
+
+
+def gather(scope: Scope) -> dict[str, Any]:
+    """The first throttled buckets, how many more there are, and the throttle times of single requests."""
+    shown, left_out, left_out_ms = scope.once(throttled_buckets)
+    return {
+        "throttled": shown,
+        "throttled_left_out": left_out,
+        "throttled_left_out_ms": left_out_ms,
+        "throttle_spreads": throttle_spreads(scope),
+    }
 
 
 def throttled_section(report: AuditReport) -> Section:
@@ -158,7 +187,7 @@ def _spreads(report: AuditReport) -> Iterator[Block]:
         (
             Cell(name),
             words.count_cell(one.requests),
-            *(words.throttles_cell(one.percentiles_ms[percent]) for percent in (50, 95, 100)),
+            *(words.throttles_cell(one.percentiles_ms[percent]) for percent in _PERCENTS),
             words.throttles_cell(one.throttled_ms),
         )
         for name, one in zip(names, spreads, strict=True)
@@ -207,3 +236,26 @@ def _row(report: AuditReport, one: ThrottledBucket) -> tuple[Cell, ...]:
 def _name(report: AuditReport, one: ThrottledBucket) -> str:
     shared = f" (shared with {words.counted(one.shared_with, 'other')})" if one.shared_with else ""
     return f"{words.bucket_of(one.bucket, report.head)}{shared}"
+
+
+def files(report: AuditReport) -> Mapping[str, CsvFile]:
+    """One row for each throttled bucket, and one for each user with the percentiles of its throttle times."""
+    return {
+        "throttled.csv": CsvFile(
+            (*BUCKET_COLUMNS, *_OF_FILE, "clients"),
+            (
+                (*names_of(one.bucket), *values_of(one, _OF_FILE), ", ".join(one.clients))
+                for one in report.throttled
+            ),
+        ),
+        "throttles.csv": CsvFile(
+            ("user", "requests", "throttled_ms", *(f"p{percent}_ms" for percent in _PERCENTS)),
+            (
+                (one.user, one.requests, one.throttled_ms, *(one.percentiles_ms[each] for each in _PERCENTS))
+                for one in report.throttle_spreads
+            ),
+        ),
+    }
+
+
+SECTION = ReportSection(gather, throttled_section, files)

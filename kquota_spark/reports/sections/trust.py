@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from kquota_spark.formats.text.person_units import person_ms
 from kquota_spark.reports.agreement.confidence import MOST_LAG_MS
+from kquota_spark.reports.gathered.throttled import throttle_pairs
 from kquota_spark.reports.parts.page_parts import (
     Block,
     Cell,
@@ -17,8 +19,13 @@ from kquota_spark.reports.parts.page_parts import (
     Tone,
     table_of,
 )
+from kquota_spark.reports.parts.report_section import CsvFile, ReportSection, file_of
 from kquota_spark.reports.parts.words import count_cell, counted, in_order, sentence, share_text, type_word
-from kquota_spark.reports.scope.audit_report import Agreement, AuditReport, Confidence, ThrottlePair, Trust
+from kquota_spark.reports.scope.audit_report import Agreement, Confidence, ThrottlePair, Trust
+from kquota_spark.reports.scope.report_scope import Scope
+
+if TYPE_CHECKING:
+    from kquota_spark.reports.sections import AuditReport
 
 _ALIKE = 0.2
 """Maximum difference of two alike throttles, as a part of the broker's: one step of the picture is a fifth."""
@@ -30,8 +37,15 @@ _LENGTHS = (
     ("1 to 10 s", 1_000.0, 10_000.0),
     ("10 s and more", 10_000.0, float("inf")),
 )
+_AGREEMENT = ("quota_type", "judged", "agreeing", "uncertain")
+_PAIR = ("replay_ms", "brokers_ms", "is_certain", "seconds")
 _TONES = {Trust.YES: Tone.GOOD, Trust.WITH_CARE: Tone.NEAR, Trust.NO: Tone.OVER}
 _LEADS = {Trust.YES: "Yes:", Trust.WITH_CARE: "With care:", Trust.NO: "No:"}
+
+
+def gather(scope: Scope) -> dict[str, Any]:
+    """Throttles by replay beside those by brokers; the confidence belongs to the head of the report."""
+    return {"throttle_pairs": throttle_pairs(scope)}
 
 
 def trust_section(report: AuditReport) -> Section:
@@ -179,3 +193,14 @@ def _calibration(pairs: tuple[ThrottlePair, ...]) -> Iterator[Block]:
 
 def _is_alike(pair: ThrottlePair) -> bool:
     return abs(pair.replay_ms - pair.brokers_ms) <= _ALIKE * pair.brokers_ms
+
+
+def files(report: AuditReport) -> Mapping[str, CsvFile]:
+    """One row for each quota type, and one for each pair of throttles."""
+    return {
+        "agreement.csv": file_of(_AGREEMENT, report.confidence.agreement),
+        "calibration.csv": file_of(_PAIR, report.throttle_pairs),
+    }
+
+
+SECTION = ReportSection(gather, trust_section, files)

@@ -2,16 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
+from typing import TYPE_CHECKING, Any
 
 from kquota_spark.formats.text.person_units import amount_text, broker_text, person_ms, rate_text
+from kquota_spark.reports.gathered.usage import skews, top_talkers
 from kquota_spark.reports.parts import words
 from kquota_spark.reports.parts.page_parts import Block, Cell, Chart, Column, Section, table_of
-from kquota_spark.reports.scope.audit_report import AuditReport, Skew, Talkers
+from kquota_spark.reports.parts.report_section import (
+    BUCKET_COLUMNS,
+    CsvFile,
+    ReportSection,
+    file_of,
+    names_of,
+    values_of,
+)
+from kquota_spark.reports.scope.audit_report import Skew, Talkers
+from kquota_spark.reports.scope.report_scope import Scope
 from kquota_spark.reports.sections.limits import band
 
+if TYPE_CHECKING:
+    from kquota_spark.reports.sections import AuditReport
+
 _MOST_BARS, _MOST_SPREADS, _MOST_BROKERS = 20, 20, 12
+_TALKER = (
+    "user", "client_id", "quota_type", "amount", "share_percent", "requests", "mean_per_s", "peak_per_s",
+    "observed_throttle_ms",
+)  # fmt: skip
+_SKEW = ("limit_per_s", "max_to_mean", "cluster_limit_per_s", "with_one_more_broker_per_s")
+
+
+def gather(scope: Scope) -> dict[str, Any]:
+    """The largest clients of each quota type, and the spread of buckets over brokers."""
+    return {"talkers": top_talkers(scope), "skew": skews(scope)}
 
 
 def usage_section(report: AuditReport) -> Section:
@@ -217,3 +241,23 @@ def _cluster_limits(report: AuditReport, spread: list[Skew]) -> Block:
         table=table_of("Limit on a broker and on the cluster", columns, rows, len(spread)),
         is_table_open=True,
     )
+
+
+def files(report: AuditReport) -> Mapping[str, CsvFile]:
+    """One row for each client and quota type, and one for each bucket and broker."""
+    return {
+        "usage.csv": file_of(_TALKER, [one for of_type in report.talkers for one in of_type.talkers]),
+        "brokers.csv": CsvFile(
+            (*BUCKET_COLUMNS, *_SKEW, "broker_id", "used_per_s", "throttled_ms"), _broker_rows(report.skew)
+        ),
+    }
+
+
+def _broker_rows(skew: Iterable[Skew]) -> Iterator[tuple[Any, ...]]:
+    for one in skew:
+        for broker_id, rate in sorted(one.used_per_s.items()):
+            of_broker = broker_id, rate, one.throttled_ms.get(broker_id)
+            yield (*names_of(one.bucket), *values_of(one, _SKEW), *of_broker)
+
+
+SECTION = ReportSection(gather, usage_section, files)

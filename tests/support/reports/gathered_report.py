@@ -9,8 +9,8 @@ from typing import Any
 from kquota_spark.config.settings import Settings
 from kquota_spark.model.quotas.entities import AnyEntity
 from kquota_spark.reports.pages.gathering import gather_report
-from kquota_spark.reports.scope.audit_report import AuditReport
 from kquota_spark.reports.scope.period import Period
+from kquota_spark.reports.sections import AuditReport
 from kquota_spark.store.rows import entity_columns
 from tests.support.tables.table_rows import T0_MS, decision, second, usage, write_table
 

@@ -11,7 +11,7 @@ from dataclasses import fields, replace
 import pytest
 
 from kquota_spark.reports.pages.page_data import csv_archive, csv_files, plain_report
-from kquota_spark.reports.scope.audit_report import AuditReport
+from kquota_spark.reports.sections import AuditReport
 from tests.support.reports.drawn_report import HOSTILE, SLOTS, empty_report, full_report, large_report
 
 FORMULAS = ("=", "+", "-", "@", "\t", "\r")

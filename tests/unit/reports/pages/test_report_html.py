@@ -17,7 +17,7 @@ import pytest
 from kquota_spark.formats.text.escape import terminal_text
 from kquota_spark.reports.pages.page_html import embedded_json, html_page
 from kquota_spark.reports.parts.words import entity_of
-from kquota_spark.reports.scope.audit_report import AuditReport
+from kquota_spark.reports.sections import AuditReport
 from tests.support.reports.drawn_report import (
     HOSTILE,
     empty_report,

@@ -10,8 +10,8 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.reports.pages.gathering import gather_report
-from kquota_spark.reports.scope.audit_report import AuditReport
 from kquota_spark.reports.scope.period import Period
+from kquota_spark.reports.sections import AuditReport
 from tests.support.tables.report_tables import (
     FROM_MS,
     HOSTILE,

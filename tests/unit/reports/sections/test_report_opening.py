@@ -12,12 +12,12 @@ from kquota_spark.reports.pages.page_html import html_page
 from kquota_spark.reports.parts.page_parts import Link, Tone, Worst
 from kquota_spark.reports.scope.audit_report import (
     Alternative,
-    AuditReport,
     BucketCause,
     PeriodBucket,
     Recommendation,
     ThrottledBucket,
 )
+from kquota_spark.reports.sections import AuditReport
 from kquota_spark.reports.sections.limits import limits_section
 from kquota_spark.reports.sections.throttled import throttled_section
 from kquota_spark.reports.sections.trust import trust_section

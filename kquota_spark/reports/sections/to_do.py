@@ -1,77 +1,53 @@
-"""Sections on unprotected traffic, on recommendations, and on the request time of brokers."""
+"""What to do: recommendations, each with the command that shows what it would do, and all raises together."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
-from kquota_spark.findings.findings import Kind, Severity
 from kquota_spark.formats.text.person_units import broker_text, person_ms, type_text
+from kquota_spark.reports.advice.headroom import headroom, raise_sums
+from kquota_spark.reports.advice.quota_command import with_settings
+from kquota_spark.reports.advice.recommendations import recommendations
+from kquota_spark.reports.advice.throttle_causes import causes, uses_of
+from kquota_spark.reports.gathered.changes import changes
+from kquota_spark.reports.gathered.throttled import throttled_buckets
 from kquota_spark.reports.parts import words
 from kquota_spark.reports.parts.page_parts import Advice, Block, Cell, Column, Section, Tone, table_of
-from kquota_spark.reports.scope.audit_report import AuditReport, RaiseSum, Recommendation
+from kquota_spark.reports.parts.report_section import CsvFile, ReportSection, file_of
+from kquota_spark.reports.scope.audit_report import MOST_WORST, BucketCause, RaiseSum, Recommendation
+from kquota_spark.reports.scope.report_scope import Scope, is_first_look
 from kquota_spark.reports.sections.changes import quota_type_of
+from kquota_spark.reports.sections.unprotected import observed
 
-_SEVERITY_TONES = {"high": Tone.OVER, "warning": Tone.NEAR}
-_METERED = {Kind.SHARED_BUCKET.value, Kind.MIXED_IDENTIFICATION.value}
-"""Findings about limits that hold, though for several clients together."""
+if TYPE_CHECKING:
+    from kquota_spark.reports.sections import AuditReport
+
 MOST_ADVICE = 50
+_COLUMNS = (
+    "entity", "key", "present", "recommended", "reason", "command", "title", "delay_ms", "cause", "confidence",
+    "expected", "headroom", "least", "is_left",
+)  # fmt: skip
+_RAISES = ("broker_id", "quota_type", "raises", "least_more_per_s", "more_per_s", "headroom_per_s")
 
 
-def unprotected_section(report: AuditReport) -> Section:
-    """Findings about traffic that is not metered as its owner may expect."""
-    count = len(report.unprotected) + report.unprotected_left_out
-    columns = (
-        Column("severity", is_short=True),
-        Column("finding", is_short=True),
-        Column("about"),
-        Column("what"),
-        Column("what to do"),
-    )
-    rows = (
-        (
-            Cell(one.severity, tone=_SEVERITY_TONES.get(one.severity, Tone.PLAIN)),
-            Cell(one.kind),
-            Cell(one.subject),
-            Cell(words.sentence(one.sentence)),
-            Cell(words.sentence(one.advice)),
-        )
-        for one in report.unprotected
-    )
-    table = table_of("Traffic without the protection it seems to have", columns, rows, count, "findings")
-    is_known = not words.is_sampled(report.confidence)
-    open_ends = unprotected_count(report)
-    lead = (
-        "Nothing was found: all traffic is metered by a rule, and every rule meters what it names."
-        if is_known
-        else "Not known: brokers measure no traffic without a quota through JMX, a request log shows it."
-    )
-    if count:
-        found = words.counted(count, "finding")
-        lead = (
-            f"{found}, the gravest first."
-            if open_ends
-            else f"All traffic is metered; {found} on shared limits."
-        )
-    return Section(
-        anchor="unprotected",
-        short="Unprotected",
-        title="What is unprotected?",
-        lead=lead,
-        tone=Tone.NEAR if open_ends else Tone.GOOD if is_known and not count else Tone.PLAIN,
-        blocks=(Block("Findings", table=table, is_table_open=True),) if report.unprotected else (),
-    )
-
-
-def unprotected_count(report: AuditReport) -> int:
-    """How many findings leave traffic without the limit that its owner may expect.
-
-    Findings that are left out count too. Behind one of severity info there are only others of that severity, and none
-    of those leaves traffic without a limit.
-    """
-    shown = report.unprotected
-    left_out = report.unprotected_left_out if not shown or shown[-1].severity != Severity.INFO.value else 0
-    return sum(one.kind not in _METERED for one in shown) + left_out
+def gather(scope: Scope) -> dict[str, Any]:
+    """The recommendations, the sums of the raises, and the causes of the buckets with which the page begins."""
+    throttled, found_changes = scope.once(throttled_buckets).shown, scope.once(changes)[0]
+    room = headroom(scope.settings, scope) if throttled and scope.tenant is None else {}
+    uses = uses_of(scope, throttled)
+    found, left_out = recommendations(
+        scope, scope.settings, scope.once(observed), throttled, uses, found_changes,
+        is_first_look=scope.once(is_first_look), room=room,
+    )  # fmt: skip
+    worst = causes(uses, throttled[:MOST_WORST], found_changes, with_day=True)
+    return {
+        "causes": [BucketCause(bucket, cause.sentence) for bucket, cause in sorted(worst.items())],
+        "recommendations": [with_settings(one, scope.settings.file) for one in found],
+        "recommendations_left_out": left_out,
+        "raises": raise_sums(found, room) if scope.tenant is None else (),
+    }
 
 
 def to_do_section(report: AuditReport) -> Section:
@@ -196,36 +172,12 @@ def _advice(one: Recommendation, anchor: str) -> Advice:
     )
 
 
-def has_capacity(report: AuditReport) -> bool:
-    """Whether the use of some broker's request time is known: without it the section has nothing to compare."""
-    return any(one.used_percent is not None for one in report.capacity)
+def files(report: AuditReport) -> Mapping[str, CsvFile]:
+    """One row for each recommendation, and one for each broker and quota type with raises."""
+    return {
+        "recommendations.csv": file_of(_COLUMNS, report.recommendations),
+        "raises.csv": file_of(_RAISES, report.raises),
+    }
 
 
-def capacity_section(report: AuditReport) -> Section:
-    """Threads of each broker, and the part of their time that requests took."""
-    columns = Column.numbers(
-        "broker", "I/O threads", "network threads", "request time there is", "charged on average", "share"
-    )
-    rows = []
-    for one in sorted(report.capacity, key=lambda capacity: capacity.broker_id):
-        used = words.finite(one.used_percent)
-        share = 100 * used / one.percent if used is not None and one.percent else None
-        rows.append(
-            (
-                Cell(broker_text(one.broker_id)),
-                words.count_cell(one.io_threads),
-                words.count_cell(one.network_threads),
-                Cell(f"{one.percent:,.0f} %"),
-                Cell("not measured" if used is None else f"{used:,.2f} %"),
-                Cell("-") if share is None else words.share_cell(share),
-            )
-        )
-    lead = "Each thread has 100 % of request time a second; request quotas are percent of one thread."
-    table = table_of("Request time by broker", columns, rows, len(rows))
-    return Section(
-        anchor="capacity",
-        short="Capacity",
-        title="How much request time do brokers have?",
-        lead=lead,
-        blocks=(Block("", table=table, is_table_open=True),),
-    )
+SECTION = ReportSection(gather, to_do_section, files)
