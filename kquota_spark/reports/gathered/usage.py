@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kquota_spark.model.replay.request_replay import US_PER_PERCENT
-from kquota_spark.reports.scope.audit_report import Capacity, PeriodBucket, Skew, Talker, Talkers
+from kquota_spark.reports.scope.audit_report import PeriodBucket, Skew, Talker, Talkers
 from kquota_spark.reports.scope.broker_buckets import amount_per_rate, rate_of
 from kquota_spark.reports.scope.report_scope import BUCKET, Scope, bucket_of
 
@@ -73,21 +72,6 @@ select {BUCKET}, arg_max_null(limit_per_s, last_ms) as limit_per_s,
 from places where quota_type <> 'controller_mutation' and seconds > 0 group by all having limit_per_s > 0
 order by max(mean_rate_per_s) / arg_max_null(limit_per_s, last_ms) desc, {BUCKET} limit ?
 """  # noqa: S608 - names of ours
-_CAPACITY = f"""
-select broker_id, io_threads, network_threads, 100.0::double * (io_threads + network_threads) as percent, used_percent
-from (
-  select broker_id, arg_max(num_io_threads, coalesce(valid_from, make_timestamptz(0))) as io_threads,
-         arg_max(num_network_threads, coalesce(valid_from, make_timestamptz(0))) as network_threads
-  from broker_configs where cluster_id = ? and broker_id is not null and num_io_threads is not null
-    and num_network_threads is not null and coalesce(valid_from < make_timestamptz(?), true)
-  group by broker_id
-) left join (
-  select broker_id, sum(percent) as used_percent from (
-    select broker_id, coalesce(sum(amount) / {US_PER_PERCENT} / ?, avg(rate_per_s)) as percent
-    from used where quota_type = 'request' group by broker_id, "user", client_id
-  ) group by broker_id
-) using (broker_id) order by broker_id
-"""  # noqa: S608 - a number of ours
 
 
 def top_talkers(scope: Scope) -> tuple[Talkers, ...]:
@@ -164,11 +148,3 @@ def _skew(row: dict[str, Any]) -> Skew:
         cluster_limit_per_s=limit * len(used),
         with_one_more_broker_per_s=limit * (len(used) + 1),
     )
-
-
-def capacities(scope: Scope) -> list[Capacity]:
-    """The brokers with a known number of threads; none on a tenant's page, where the use would reveal others."""
-    if scope.tenant is not None:
-        return []
-    asked = scope.cluster_id, scope.asked.to_ms * 1_000, scope.covered_seconds
-    return [Capacity(**row) for row in scope.rows(_CAPACITY, *asked)]

@@ -343,15 +343,3 @@ class RaiseSum:
     """Sum with the recommended values."""
     headroom_per_s: float | None
     """What raises may add, by the policy of the kind `raise`; None if no policy states the broker's capacity."""
-
-
-@dataclass(frozen=True, slots=True)
-class Capacity:
-    """Request time of a broker: (io + network threads) x 100 %."""
-
-    broker_id: int
-    io_threads: int
-    network_threads: int
-    percent: float
-    used_percent: float | None
-    """Mean of the charged request time; None if it is not measured."""

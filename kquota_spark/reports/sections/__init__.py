@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 from kquota_spark.reports.scope.audit_report import (
     BucketCause,
-    Capacity,
     Change,
     Confidence,
     Head,
@@ -41,6 +40,7 @@ from kquota_spark.reports.sections import (
     unprotected,
     usage,
 )
+from kquota_spark.reports.sections.capacity import Capacity
 
 SECTIONS = (
     throttled.SECTION,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kquota_spark.formats.text.person_units import broker_text
-from kquota_spark.reports.gathered.usage import capacities
+from kquota_spark.model.replay.request_replay import US_PER_PERCENT
 from kquota_spark.reports.parts import words
 from kquota_spark.reports.parts.page_parts import Block, Cell, Column, Section, table_of
 from kquota_spark.reports.parts.report_section import CsvFile, ReportSection, file_of
@@ -15,12 +16,42 @@ from kquota_spark.reports.scope.report_scope import Scope
 if TYPE_CHECKING:
     from kquota_spark.reports.sections import AuditReport
 
+_CAPACITY = f"""
+select broker_id, io_threads, network_threads, 100.0::double * (io_threads + network_threads) as percent, used_percent
+from (
+  select broker_id, arg_max(num_io_threads, coalesce(valid_from, make_timestamptz(0))) as io_threads,
+         arg_max(num_network_threads, coalesce(valid_from, make_timestamptz(0))) as network_threads
+  from broker_configs where cluster_id = ? and broker_id is not null and num_io_threads is not null
+    and num_network_threads is not null and coalesce(valid_from < make_timestamptz(?), true)
+  group by broker_id
+) left join (
+  select broker_id, sum(percent) as used_percent from (
+    select broker_id, coalesce(sum(amount) / {US_PER_PERCENT} / ?, avg(rate_per_s)) as percent
+    from used where quota_type = 'request' group by broker_id, "user", client_id
+  ) group by broker_id
+) using (broker_id) order by broker_id
+"""  # noqa: S608 - a number of ours
 _COLUMNS = ("broker_id", "io_threads", "network_threads", "percent", "used_percent")
 
 
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """Request time of a broker: (io + network threads) x 100 %."""
+
+    broker_id: int
+    io_threads: int
+    network_threads: int
+    percent: float
+    used_percent: float | None
+    """Mean of the charged request time; None if it is not measured."""
+
+
 def gather(scope: Scope) -> dict[str, Any]:
-    """The brokers with a known number of threads."""
-    return {"capacity": capacities(scope)}
+    """The brokers with a known number of threads; none on a tenant's page, where the use would reveal others."""
+    if scope.tenant is not None:
+        return {"capacity": []}
+    asked = scope.cluster_id, scope.asked.to_ms * 1_000, scope.covered_seconds
+    return {"capacity": [Capacity(**row) for row in scope.rows(_CAPACITY, *asked)]}
 
 
 def is_shown(report: AuditReport) -> bool:

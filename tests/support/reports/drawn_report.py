@@ -8,7 +8,6 @@ from dataclasses import replace
 from kquota_spark.reports.scope.audit_report import (
     Agreement,
     BucketName,
-    Capacity,
     Change,
     Confidence,
     Head,
@@ -26,6 +25,7 @@ from kquota_spark.reports.scope.audit_report import (
     Unprotected,
 )
 from kquota_spark.reports.sections import AuditReport
+from kquota_spark.reports.sections.capacity import Capacity
 
 START_MS = 1_795_132_800_000  # 2026-11-20 00:00 UTC
 DAY_MS = 86_400_000
