@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kquota_spark.reports.scope.audit_report import PeriodBucket, Skew, Talker, Talkers
+from kquota_spark.reports.scope.audit_report import Skew, Talker, Talkers
 from kquota_spark.reports.scope.broker_buckets import amount_per_rate, rate_of
 from kquota_spark.reports.scope.report_scope import BUCKET, Scope, bucket_of
 
@@ -44,25 +44,6 @@ with of_seconds as (
 select quota_type, "user", client_id, sum(peak)::double as peak_per_s from (
   select quota_type, "user", client_id, of_broker, max(rate_per_s) as peak from of_seconds group by all
 ) group by all
-"""  # noqa: S608 - names of ours
-_FIGURES = ("limit_per_s", "peak_quota_used_percent", "throttled_ms", "throttled_requests")
-# The name of a bucket of a user and a client id is that of its client.
-_BUCKETS = f"""
-with inside as (
-  select {BUCKET}, list_sort(list_distinct(flatten(list(users)))) as users,
-         list_sort(list_distinct(flatten(list(client_ids)))) as client_ids
-  from (
-    select distinct {BUCKET}, users, client_ids from judged where bucket_user = '' or bucket_client_id = ''
-  ) group by all
-), figures as (
-  select {BUCKET}, list_sort(list(distinct broker_id)) as brokers,
-         arg_max(limit_per_s, last_ms) as limit_per_s, max(certain_used_percent) as peak_quota_used_percent,
-         sum(throttled_ms)::bigint as throttled_ms, sum(throttled_requests)::bigint as throttled_requests
-  from places group by all
-)
-select figures.*, inside.users, inside.client_ids from figures left join inside using ({BUCKET})
-where limit_per_s is not null or throttled_ms > 0
-order by throttled_ms desc, peak_quota_used_percent desc nulls last, {BUCKET}
 """  # noqa: S608 - names of ours
 # Only the active controller counts mutations.
 _SKEW = f"""
@@ -112,23 +93,6 @@ def _talker(scope: Scope, row: dict[str, Any], peak_per_s: float) -> Talker:
 
 def _key(row: dict[str, Any]) -> tuple[str, str, str]:
     return row["quota_type"], row["user"], row["client_id"]
-
-
-def period_buckets(scope: Scope) -> tuple[PeriodBucket, ...]:
-    """The buckets with a limit, most total delay first, then the nearest to the limit.
-
-    A tenant's page has no bucket that the tenant shares with others.
-    """
-    return tuple(
-        PeriodBucket(
-            bucket=bucket_of(row),
-            brokers=tuple(row["brokers"]),
-            users=() if row["bucket_user"] else tuple(row["users"] or ()),
-            client_ids=() if row["bucket_client_id"] else tuple(row["client_ids"] or ()),
-            **{name: row[name] for name in _FIGURES},
-        )
-        for row in scope.rows(_BUCKETS)
-    )
 
 
 def skews(scope: Scope) -> list[Skew]:

@@ -167,26 +167,6 @@ class HeatMap:
 
 
 @dataclass(frozen=True, slots=True)
-class PeriodBucket:
-    """One bucket with a limit, over the whole period and all brokers."""
-
-    bucket: BucketName
-    brokers: tuple[int, ...]
-    limit_per_s: float | None
-    """The last limit in force, on one broker."""
-    peak_quota_used_percent: float | None
-    """The highest certain second, in percent of the limit in force then; None if no second is certain."""
-    throttled_ms: int
-    """Total delay, by brokers where they logged it; from JMX 0."""
-    throttled_requests: int | None
-    """None from JMX."""
-    users: tuple[str, ...] = ()
-    """Users inside a bucket that names none."""
-    client_ids: tuple[str, ...] = ()
-    """Client ids inside a bucket that names none."""
-
-
-@dataclass(frozen=True, slots=True)
 class Line:
     """One bucket's rate beside its limit over time, on one broker: each broker applies the limit by itself."""
 

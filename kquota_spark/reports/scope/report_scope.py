@@ -7,7 +7,7 @@ log count. Rows from JMX count only if the broker's log has no rows of that quot
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -227,7 +227,7 @@ def is_first_look(scope: Scope) -> bool:
     return not is_limited
 
 
-def bucket_of(row: dict[str, Any]) -> BucketName:
+def bucket_of(row: Mapping[str, Any]) -> BucketName:
     """The bucket of a row with the columns of `BUCKET`."""
     return BucketName(row["quota_type"], row["bucket_user"], row["bucket_client_id"], row["bucket_tags"])
 

@@ -19,7 +19,6 @@ from kquota_spark.reports.scope.audit_report import (
     Head,
     HeatMap,
     Line,
-    PeriodBucket,
     RaiseSum,
     Recommendation,
     Skew,
@@ -40,6 +39,7 @@ from kquota_spark.reports.sections import (
     unprotected,
     usage,
 )
+from kquota_spark.reports.sections.buckets import PeriodBucket
 from kquota_spark.reports.sections.capacity import Capacity
 
 SECTIONS = (

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple
+from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING, Any
 
 from kquota_spark.formats.text.person_units import broker_text
-from kquota_spark.reports.gathered.usage import period_buckets
 from kquota_spark.reports.parts import words
 from kquota_spark.reports.parts.page_parts import Block, Cell, Column, Section, table_of
 from kquota_spark.reports.parts.report_section import (
@@ -17,13 +16,31 @@ from kquota_spark.reports.parts.report_section import (
     names_of,
     values_of,
 )
-from kquota_spark.reports.scope.audit_report import PeriodBucket
-from kquota_spark.reports.scope.report_scope import Scope
+from kquota_spark.reports.scope.audit_report import BucketName
+from kquota_spark.reports.scope.report_scope import BUCKET, Scope, bucket_of
 from kquota_spark.reports.timeline.top_buckets import LIMIT_PERCENT
 
 if TYPE_CHECKING:
     from kquota_spark.reports.sections import AuditReport
 
+# The name of a bucket of a user and a client id is that of its client.
+_BUCKETS = f"""
+with inside as (
+  select {BUCKET}, list_sort(list_distinct(flatten(list(users)))) as users,
+         list_sort(list_distinct(flatten(list(client_ids)))) as client_ids
+  from (
+    select distinct {BUCKET}, users, client_ids from judged where bucket_user = '' or bucket_client_id = ''
+  ) group by all
+), figures as (
+  select {BUCKET}, list_sort(list(distinct broker_id)) as brokers,
+         arg_max(limit_per_s, last_ms) as limit_per_s, max(certain_used_percent) as peak_quota_used_percent,
+         sum(throttled_ms)::bigint as throttled_ms, sum(throttled_requests)::bigint as throttled_requests
+  from places group by all
+)
+select figures.*, inside.users, inside.client_ids from figures left join inside using ({BUCKET})
+where limit_per_s is not null or throttled_ms > 0
+order by throttled_ms desc, peak_quota_used_percent desc nulls last, {BUCKET}
+"""  # noqa: S608 - names of ours
 _FIGURES = ("limit_per_s", "peak_quota_used_percent", "throttled_ms", "throttled_requests")
 _COLUMNS = (
     *words.BUCKET_COLUMNS,
@@ -32,9 +49,42 @@ _COLUMNS = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class PeriodBucket:
+    """One bucket with a limit, over the whole period and all brokers."""
+
+    bucket: BucketName
+    brokers: tuple[int, ...]
+    limit_per_s: float | None
+    """The last limit in force, on one broker."""
+    peak_quota_used_percent: float | None
+    """The highest certain second, in percent of the limit in force then; None if no second is certain."""
+    throttled_ms: int
+    """Total delay, by brokers where they logged it; from JMX 0."""
+    throttled_requests: int | None
+    """None from JMX."""
+    users: tuple[str, ...] = ()
+    """Users inside a bucket that names none."""
+    client_ids: tuple[str, ...] = ()
+    """Client ids inside a bucket that names none."""
+
+
 def gather(scope: Scope) -> dict[str, Any]:
-    """Every bucket with a limit: the list is not cut."""
-    return {"buckets": period_buckets(scope)}
+    """The buckets with a limit, most total delay first, then the nearest to the limit.
+
+    A tenant's page has no bucket that the tenant shares with others.
+    """
+    return {"buckets": tuple(map(_bucket, scope.rows(_BUCKETS)))}
+
+
+def _bucket(row: Mapping[str, Any]) -> PeriodBucket:
+    return PeriodBucket(
+        bucket=bucket_of(row),
+        brokers=tuple(row["brokers"]),
+        users=() if row["bucket_user"] else tuple(row["users"] or ()),
+        client_ids=() if row["bucket_client_id"] else tuple(row["client_ids"] or ()),
+        **{name: row[name] for name in _FIGURES},
+    )
 
 
 def is_shown(report: AuditReport) -> bool:

@@ -13,7 +13,6 @@ from kquota_spark.reports.scope.audit_report import (
     Head,
     HeatMap,
     Line,
-    PeriodBucket,
     Recommendation,
     Skew,
     Talker,
@@ -25,6 +24,7 @@ from kquota_spark.reports.scope.audit_report import (
     Unprotected,
 )
 from kquota_spark.reports.sections import AuditReport
+from kquota_spark.reports.sections.buckets import PeriodBucket
 from kquota_spark.reports.sections.capacity import Capacity
 
 START_MS = 1_795_132_800_000  # 2026-11-20 00:00 UTC
