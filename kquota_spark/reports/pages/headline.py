@@ -5,10 +5,10 @@ from __future__ import annotations
 from kquota_spark.formats.text.person_units import amount_text, person_ms, person_percent
 from kquota_spark.reports.parts import words
 from kquota_spark.reports.parts.page_parts import Tile, Tone
-from kquota_spark.reports.scope.audit_report import Talker, Talkers
 from kquota_spark.reports.sections import AuditReport
 from kquota_spark.reports.sections.limits import near_and_over, near_tone
 from kquota_spark.reports.sections.unprotected import unprotected_count
+from kquota_spark.reports.sections.usage import Talker, Talkers
 
 
 def headline(report: AuditReport) -> tuple[str, tuple[Tile, ...]]:

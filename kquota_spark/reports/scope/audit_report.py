@@ -185,50 +185,6 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Talker:
-    """What one client used over all brokers."""
-
-    user: str
-    client_id: str
-    quota_type: str
-    amount: int
-    share_percent: float
-    """Percent of the cluster's amount of this type."""
-    requests: int | None
-    """None if JMX is the only source, as for the sum of throttles."""
-    mean_per_s: float
-    peak_per_s: float
-    observed_throttle_ms: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Talkers:
-    """Top talkers of one quota type, largest first, and what all the others used together."""
-
-    quota_type: str
-    total: int
-    talkers: tuple[Talker, ...]
-    others: int
-    others_amount: int
-
-
-@dataclass(frozen=True, slots=True)
-class Skew:
-    """How one bucket's use is spread over brokers, and what its limit means for the cluster."""
-
-    bucket: BucketName
-    limit_per_s: float | None
-    used_per_s: Mapping[int, float]
-    """Mean rate of its active seconds, by broker."""
-    throttled_ms: Mapping[int, int]
-    """Total delay by broker; from JMX 0."""
-    max_to_mean: float
-    cluster_limit_per_s: float | None
-    """Limit x brokers that saw the bucket: those that lead the client's partitions."""
-    with_one_more_broker_per_s: float | None
-
-
-@dataclass(frozen=True, slots=True)
 class Effect:
     """Throttles by brokers in two periods of one length, before and after a change; times in ms."""
 

@@ -4,7 +4,8 @@ Each module answers one question of the page: with its figures from the tables, 
 page, and its files for programs. A new section is a module with a `SECTION`, its fields of `AuditReport`, and its place
 in `SECTIONS`. Texts are as clients sent them; the code that draws a page escapes them.
 
-In reading order: changes, unprotected, to_do, capacity, buckets, limits, throttled, trust, usage.
+In reading order: changes, unprotected, to_do, capacity, buckets, limits, spread, throttled, trust,
+usage.
 """
 
 from __future__ import annotations
@@ -21,8 +22,6 @@ from kquota_spark.reports.scope.audit_report import (
     Line,
     RaiseSum,
     Recommendation,
-    Skew,
-    Talkers,
     ThrottledBucket,
     ThrottlePair,
     ThrottleSpread,
@@ -41,6 +40,8 @@ from kquota_spark.reports.sections import (
 )
 from kquota_spark.reports.sections.buckets import PeriodBucket
 from kquota_spark.reports.sections.capacity import Capacity
+from kquota_spark.reports.sections.spread import Skew
+from kquota_spark.reports.sections.usage import Talkers
 
 SECTIONS = (
     throttled.SECTION,

@@ -1,47 +1,142 @@
-"""How much each client used, how it is spread over brokers, and what a broker's limits mean for the cluster."""
+"""How much each client used: the largest clients of each quota type, and the spread of buckets over brokers.
+
+Only clients under a request_percentage are charged for request time, so its use is a lower bound.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from kquota_spark.formats.text.person_units import amount_text, broker_text, person_ms, rate_text
-from kquota_spark.reports.gathered.usage import skews, top_talkers
+from kquota_spark.formats.text.person_units import amount_text, broker_text
 from kquota_spark.reports.parts import words
 from kquota_spark.reports.parts.page_parts import Block, Cell, Chart, Column, Section, table_of
-from kquota_spark.reports.parts.report_section import (
-    BUCKET_COLUMNS,
-    CsvFile,
-    ReportSection,
-    file_of,
-    names_of,
-    values_of,
-)
-from kquota_spark.reports.scope.audit_report import Skew, Talkers
+from kquota_spark.reports.parts.report_section import CsvFile, ReportSection, file_of
+from kquota_spark.reports.scope.broker_buckets import amount_per_rate, rate_of
 from kquota_spark.reports.scope.report_scope import Scope
-from kquota_spark.reports.sections.limits import band
+from kquota_spark.reports.sections.spread import skews, spread_blocks, spread_file
 
 if TYPE_CHECKING:
     from kquota_spark.reports.sections import AuditReport
 
-_MOST_BARS, _MOST_SPREADS, _MOST_BROKERS = 20, 20, 12
+_RATE_UNIT = amount_per_rate()
+_TOTALS = f"""
+with of_brokers as (
+  select quota_type, "user", client_id, broker_id,
+         coalesce(sum(amount), (avg(rate_per_s) * (max(second_ms) - min(second_ms)) / 1000 * {_RATE_UNIT})::bigint, 0)
+           as amount,
+         sum(requests) as requests, sum(observed_throttle_ms) as observed_throttle_ms
+  from used group by quota_type, "user", client_id, broker_id
+), clients as (
+  select quota_type, "user", client_id, sum(amount)::bigint as amount, sum(requests)::bigint as requests,
+         sum(observed_throttle_ms)::bigint as observed_throttle_ms
+  from of_brokers group by all
+)
+select *, sum(amount) over (partition by quota_type)::bigint as total, count(*) over (partition by quota_type) as found
+from clients
+qualify row_number() over (
+  partition by quota_type order by amount desc, requests desc nulls last, "user", client_id) <= ?
+order by quota_type, amount desc, requests desc nulls last, "user", client_id
+"""  # noqa: S608 - names of ours
+# With JMX, another broker may have no sample in the same second, so the peaks of brokers are added up.
+_PEAKS = f"""
+with of_seconds as (
+  select quota_type, "user", client_id, is_log, if(is_log, null, broker_id) as of_broker, second_ms,
+         coalesce(sum(amount) / {_RATE_UNIT}, max(rate_per_s)) as rate_per_s
+  from used where (quota_type, "user", client_id) in (
+    select (quota_type, "user", client_id) from (select unnest(?, recursive := true))
+  ) group by quota_type, "user", client_id, is_log, of_broker, second_ms
+)
+select quota_type, "user", client_id, sum(peak)::double as peak_per_s from (
+  select quota_type, "user", client_id, of_broker, max(rate_per_s) as peak from of_seconds group by all
+) group by all
+"""  # noqa: S608 - names of ours
+_MOST_BARS = 20
 _TALKER = (
     "user", "client_id", "quota_type", "amount", "share_percent", "requests", "mean_per_s", "peak_per_s",
     "observed_throttle_ms",
 )  # fmt: skip
-_SKEW = ("limit_per_s", "max_to_mean", "cluster_limit_per_s", "with_one_more_broker_per_s")
+
+
+@dataclass(frozen=True, slots=True)
+class Talker:
+    """What one client used over all brokers."""
+
+    user: str
+    client_id: str
+    quota_type: str
+    amount: int
+    share_percent: float
+    """Percent of the cluster's amount of this type."""
+    requests: int | None
+    """None if JMX is the only source, as for the sum of throttles."""
+    mean_per_s: float
+    peak_per_s: float
+    observed_throttle_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Talkers:
+    """Top talkers of one quota type, largest first, and what all the others used together."""
+
+    quota_type: str
+    total: int
+    talkers: tuple[Talker, ...]
+    others: int
+    others_amount: int
 
 
 def gather(scope: Scope) -> dict[str, Any]:
     """The largest clients of each quota type, and the spread of buckets over brokers."""
-    return {"talkers": top_talkers(scope), "skew": skews(scope)}
+    return {"talkers": _top_talkers(scope), "skew": skews(scope)}
+
+
+def _top_talkers(scope: Scope) -> tuple[Talkers, ...]:
+    """On a tenant's page, shares are of the tenant's own amount."""
+    rows = scope.rows(_TOTALS, scope.top)
+    wanted = [{name: row[name] for name in ("quota_type", "user", "client_id")} for row in rows]
+    peaks = {_key(row): row["peak_per_s"] for row in scope.rows(_PEAKS, wanted)} if wanted else {}
+    found: dict[str, list[Talker]] = {}
+    first: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        first.setdefault(row["quota_type"], row)
+        found.setdefault(row["quota_type"], []).append(_talker(scope, row, peaks.get(_key(row), 0.0)))
+    return tuple(
+        Talkers(
+            quota_type=quota_type,
+            total=first[quota_type]["total"],
+            talkers=tuple(talkers),
+            others=first[quota_type]["found"] - len(talkers),
+            others_amount=first[quota_type]["total"] - sum(talker.amount for talker in talkers),
+        )
+        for quota_type, talkers in found.items()
+    )
+
+
+def _talker(scope: Scope, row: dict[str, Any], peak_per_s: float) -> Talker:
+    return Talker(
+        user=row["user"],
+        client_id=row["client_id"],
+        quota_type=row["quota_type"],
+        amount=row["amount"],
+        share_percent=100.0 * row["amount"] / row["total"] if row["total"] else 0.0,
+        requests=row["requests"],
+        mean_per_s=rate_of(row["quota_type"], row["amount"], scope.covered_seconds),
+        peak_per_s=peak_per_s,
+        observed_throttle_ms=row["observed_throttle_ms"],
+    )
+
+
+def _key(row: dict[str, Any]) -> tuple[str, str, str]:
+    return row["quota_type"], row["user"], row["client_id"]
 
 
 def usage_section(report: AuditReport) -> Section:
     """The top talkers of each quota type, the spread over brokers, and the limits of the whole cluster."""
     is_own = report.head.tenant is not None
-    blocks = [_talkers(report, of_type) for of_type in _with_traffic(report)]
+    blocks = [_block(report, of_type) for of_type in _with_traffic(report)]
     spread = sorted(report.skew, key=lambda one: -one.max_to_mean)
     brokers = {broker for one in spread for broker in one.used_per_s}
     brokers |= {broker for one in report.buckets for broker in one.brokers}
@@ -51,7 +146,7 @@ def usage_section(report: AuditReport) -> Section:
         )
         blocks.append(Block("Spread over brokers", one_broker))
     elif spread:
-        blocks += [_spread(report, spread), *_by_broker(report), _cluster_limits(report, spread)]
+        blocks += spread_blocks(report, spread)
     return Section(
         anchor="usage",
         short="Usage",
@@ -82,7 +177,7 @@ def _lead(report: AuditReport) -> str:
     return f"{'; '.join(parts)}."
 
 
-def _talkers(report: AuditReport, of_type: Talkers) -> Block:
+def _block(report: AuditReport, of_type: Talkers) -> Block:
     kind, word = of_type.quota_type, words.type_word(of_type.quota_type)
     ordered = sorted(of_type.talkers, key=lambda one: -one.amount)
     running = list(accumulate(one.share_percent for one in ordered))
@@ -126,138 +221,12 @@ def _talkers(report: AuditReport, of_type: Talkers) -> Block:
     )
 
 
-def _spread(report: AuditReport, spread: list[Skew]) -> Block:
-    shown = [one for one in spread if len(one.used_per_s) > 1][:_MOST_SPREADS]
-    data = {
-        "labels": _names(report, shown),
-        "points": [
-            [
-                {"broker": broker, "ratio": round(ratio, 3), "text": rate_text(one.bucket.quota_type, rate)}
-                for broker, rate, ratio in _ratios(one)
-            ]
-            for one in shown
-        ],
-    }
-    columns = (*words.BUCKET_COLUMNS, *Column.numbers("busiest to mean", "brokers"), Column("rate by broker"))
-    rows = (
-        (
-            *words.bucket_cells(one.bucket, report.head),
-            Cell(f"{one.max_to_mean:.2f} x"),
-            words.count_cell(len(one.used_per_s)),
-            Cell(
-                ", ".join(
-                    f"{broker}: {rate_text(one.bucket.quota_type, rate)}" for broker, rate, _ in _ratios(one)
-                )
-            ),
-        )
-        for one in spread
-    )
-    label = "Rate of each bucket on each broker as multiple of an even split, widest spread first"
-    return Block(
-        "Spread over brokers",
-        "1 is an even split. A quota is enforced by each broker alone: what is uneven meets the limit earlier."
-        if shown
-        else "Each bucket was on one broker only.",
-        Chart("chart-skew", "skew", label, data) if shown else None,
-        table_of("Use by broker", columns, rows, len(spread)),
-    )
-
-
-def _names(report: AuditReport, shown: Sequence[Skew]) -> list[str]:
-    return [
-        f"{words.bucket_of(one.bucket, report.head)} ({words.type_word(one.bucket.quota_type)})"
-        for one in shown
-    ]
-
-
-def _by_broker(report: AuditReport) -> Iterator[Block]:
-    """Buckets by brokers: where a bucket reaches its limit, and where it has headroom. Nothing with a single broker."""
-    brokers = sorted({broker for one in report.skew for broker in one.used_per_s})
-    shown = report.skew[:_MOST_SPREADS]
-    if len(brokers) < 2:
-        return
-    percent = [[_of_limit(one, broker) for broker in brokers] for one in shown]
-    names = _names(report, shown)
-    data = {
-        "labels": names,
-        "columns": [f"broker {broker_text(broker)}" for broker in brokers],
-        "percent": percent,
-        "bands": [[None if value is None else band(value) for value in row] for row in percent],
-        "throttled": [
-            [person_ms(delay_ms) if (delay_ms := one.throttled_ms.get(broker)) else "" for broker in brokers]
-            for one in shown
-        ],
-    }
-    columns = (
-        Column("bucket"),
-        *(Column(f"broker {broker_text(broker)}", is_number=True) for broker in brokers[:_MOST_BROKERS]),
-    )
-    rows = (
-        (Cell(name), *(words.used_cell(value) for value in row[:_MOST_BROKERS]))
-        for name, row in zip(names, percent, strict=True)
-    )
-    label = "Heat map: mean rate while active as percent of the limit, by bucket and broker"
-    yield Block(
-        "Percent of the limit by broker",
-        "Mean rate of the seconds with traffic. A bucket that is over on one broker may have room on the others.",
-        Chart("chart-brokers", "grid", label, data),
-        table_of("Percent of the limit by broker", columns, rows, len(report.skew), "buckets"),
-    )
-
-
-def _of_limit(one: Skew, broker: int) -> float | None:
-    rate = one.used_per_s.get(broker)
-    return None if rate is None or not one.limit_per_s else round(100 * rate / one.limit_per_s, 2)
-
-
-def _ratios(one: Skew) -> Iterator[tuple[str, float, float]]:
-    mean = sum(one.used_per_s.values()) / len(one.used_per_s) if one.used_per_s else 0.0
-    for broker, rate in sorted(one.used_per_s.items()):
-        yield broker_text(broker), rate, rate / mean if mean else 0.0
-
-
-def _cluster_limits(report: AuditReport, spread: list[Skew]) -> Block:
-    columns = (
-        *words.BUCKET_COLUMNS,
-        *Column.numbers("limit on a broker", "brokers in use", "limit on the cluster", "used while active"),
-        Column("with one more broker", is_number=True),
-    )
-    rows = (
-        (
-            *words.bucket_cells(one.bucket, report.head),
-            words.rate_cell(kind, one.limit_per_s),
-            words.count_cell(len(one.used_per_s)),
-            words.rate_cell(kind, one.cluster_limit_per_s),
-            words.rate_cell(kind, sum(one.used_per_s.values())),
-            words.rate_cell(kind, one.with_one_more_broker_per_s),
-        )
-        for one in spread
-        for kind in (one.bucket.quota_type,)
-    )
-    return Block(
-        "What the limits are on the whole cluster",
-        "Every broker enforces the whole limit alone: the cluster allows the limit times the brokers in use. Used is "
-        "the mean of each broker's rate over the seconds with traffic, added up; the limit is the last one in force.",
-        table=table_of("Limit on a broker and on the cluster", columns, rows, len(spread)),
-        is_table_open=True,
-    )
-
-
 def files(report: AuditReport) -> Mapping[str, CsvFile]:
     """One row for each client and quota type, and one for each bucket and broker."""
     return {
         "usage.csv": file_of(_TALKER, [one for of_type in report.talkers for one in of_type.talkers]),
-        "brokers.csv": CsvFile(
-            (*BUCKET_COLUMNS, *_SKEW, "broker_id", "used_per_s", "throttled_ms"), _broker_rows(report.skew)
-        ),
+        "brokers.csv": spread_file(report),
     }
-
-
-def _broker_rows(skew: Iterable[Skew]) -> Iterator[tuple[Any, ...]]:
-    for one in skew:
-        for broker_id, rate in sorted(one.used_per_s.items()):
-            of_broker = broker_id, rate, one.throttled_ms.get(broker_id)
-            yield (*names_of(one.bucket), *values_of(one, _SKEW), *of_broker)
 
 
 SECTION = ReportSection(gather, usage_section, files)

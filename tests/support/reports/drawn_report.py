@@ -14,9 +14,6 @@ from kquota_spark.reports.scope.audit_report import (
     HeatMap,
     Line,
     Recommendation,
-    Skew,
-    Talker,
-    Talkers,
     ThrottledBucket,
     ThrottlePair,
     ThrottleSpread,
@@ -26,6 +23,8 @@ from kquota_spark.reports.scope.audit_report import (
 from kquota_spark.reports.sections import AuditReport
 from kquota_spark.reports.sections.buckets import PeriodBucket
 from kquota_spark.reports.sections.capacity import Capacity
+from kquota_spark.reports.sections.spread import Skew
+from kquota_spark.reports.sections.usage import Talker, Talkers
 
 START_MS = 1_795_132_800_000  # 2026-11-20 00:00 UTC
 DAY_MS = 86_400_000

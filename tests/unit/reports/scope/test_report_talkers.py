@@ -7,8 +7,9 @@ from typing import Any
 
 from kquota_spark.model.quotas.entities import DEFAULT, Entity
 from kquota_spark.reports.pages.page import page_of
-from kquota_spark.reports.scope.audit_report import Change, Talker
+from kquota_spark.reports.scope.audit_report import Change
 from kquota_spark.reports.sections.capacity import Capacity
+from kquota_spark.reports.sections.usage import Talker
 from kquota_spark.store.rows import entity_columns
 from tests.support.reports.gathered_report import gathered
 from tests.support.tables.table_rows import T0_MS, decision, second, usage

@@ -9,12 +9,12 @@ import pytest
 from kquota_spark.reports.pages.headline import headline
 from kquota_spark.reports.pages.opening import opening
 from kquota_spark.reports.parts.page_parts import Tone
-from kquota_spark.reports.scope.audit_report import Talker, Talkers, Unprotected
+from kquota_spark.reports.scope.audit_report import Unprotected
 from kquota_spark.reports.sections.limits import limits_section
 from kquota_spark.reports.sections.throttled import throttled_section
 from kquota_spark.reports.sections.trust import trust_section
 from kquota_spark.reports.sections.unprotected import unprotected_section
-from kquota_spark.reports.sections.usage import usage_section
+from kquota_spark.reports.sections.usage import Talker, Talkers, usage_section
 from tests.support.reports.drawn_report import full_report, tenant_report
 
 
