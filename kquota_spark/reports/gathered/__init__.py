@@ -1,4 +1,4 @@
 """The parts of the report, gathered from the tables.
 
-In reading order: changes, throttled, limits.
+In reading order: throttled, limits.
 """

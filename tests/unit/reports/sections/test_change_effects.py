@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from kquota_spark.model.quotas.entities import Entity
-from kquota_spark.reports.gathered.changes import length_ms
 from kquota_spark.reports.scope.audit_report import Change, Effect
+from kquota_spark.reports.sections.changes import length_ms
 from kquota_spark.store.rows import entity_columns
 from tests.support.reports.gathered_report import gathered
 from tests.support.tables.table_rows import T0_MS, decision, request, second
