@@ -126,27 +126,6 @@ class BucketCause:
 
 
 @dataclass(frozen=True, slots=True)
-class ThrottlePair:
-    """The number of seconds with about these longest throttles by replay and by brokers (ms); 0 is no throttle."""
-
-    replay_ms: float
-    brokers_ms: float
-    is_certain: bool
-    seconds: int
-
-
-@dataclass(frozen=True, slots=True)
-class ThrottleSpread:
-    """The throttle times of one user's requests, by brokers."""
-
-    user: str
-    requests: int
-    throttled_ms: int
-    percentiles_ms: tuple[int, ...]
-    """The percentiles 0 to 100 of the throttle times."""
-
-
-@dataclass(frozen=True, slots=True)
 class HeatMap:
     """Highest percent of the quota, by bucket and slot of time; colours change at 80 and 100."""
 

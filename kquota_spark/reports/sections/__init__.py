@@ -23,8 +23,6 @@ from kquota_spark.reports.scope.audit_report import (
     RaiseSum,
     Recommendation,
     ThrottledBucket,
-    ThrottlePair,
-    ThrottleSpread,
     Unprotected,
 )
 from kquota_spark.reports.sections import (
@@ -41,6 +39,8 @@ from kquota_spark.reports.sections import (
 from kquota_spark.reports.sections.buckets import PeriodBucket
 from kquota_spark.reports.sections.capacity import Capacity
 from kquota_spark.reports.sections.spread import Skew
+from kquota_spark.reports.sections.throttled import ThrottleSpread
+from kquota_spark.reports.sections.trust import ThrottlePair
 from kquota_spark.reports.sections.usage import Talkers
 
 SECTIONS = (

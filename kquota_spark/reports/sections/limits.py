@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 from kquota_spark.formats.text.person_units import broker_text, iso_time, person_ms, person_percent
 from kquota_spark.model.quotas.quota_types import BANDWIDTH, QuotaType
 from kquota_spark.reports.gathered.limits import heat_maps, rate_lines
-from kquota_spark.reports.gathered.throttled import throttled_buckets
 from kquota_spark.reports.parts import words
 from kquota_spark.reports.parts.page_parts import Block, Cell, Chart, Column, Section, Tone, table_of
 from kquota_spark.reports.parts.report_section import BUCKET_COLUMNS, CsvFile, ReportSection, names_of
 from kquota_spark.reports.scope.audit_report import HeatMap, Line
 from kquota_spark.reports.scope.report_scope import Scope
 from kquota_spark.reports.sections.changes import change_text, quota_type_of
+from kquota_spark.reports.sections.throttled import throttled_buckets
 from kquota_spark.reports.timeline.top_buckets import LIMIT_PERCENT, NEAR_PERCENT
 
 if TYPE_CHECKING:

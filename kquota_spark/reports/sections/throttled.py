@@ -1,12 +1,17 @@
-"""Which clients were throttled, and for how long."""
+"""Which clients were throttled, and for how long: of each bucket as a share of the clock time, and of single requests.
+
+A second counts if a throttle began in it or still ran, by the longest throttle that began in each second: a client that
+is throttled for five seconds sends nothing in four of them. A second counts once for all brokers. A JMX sample contains
+a mean of the last half to whole minute, so there the share is that of the samples with a throttle.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kquota_spark.formats.text.person_units import broker_text, person_ms
-from kquota_spark.reports.gathered.throttled import throttle_spreads, throttled_buckets
 from kquota_spark.reports.parts import words
 from kquota_spark.reports.parts.page_parts import Block, Cell, Chart, Column, Section, table_of
 from kquota_spark.reports.parts.report_section import (
@@ -16,13 +21,65 @@ from kquota_spark.reports.parts.report_section import (
     names_of,
     values_of,
 )
-from kquota_spark.reports.scope.audit_report import OBJECTIVE_PERCENT, ThrottledBucket
-from kquota_spark.reports.scope.report_scope import Scope
+from kquota_spark.reports.scope.audit_report import (
+    MOST_CLIENTS,
+    OBJECTIVE_PERCENT,
+    BucketName,
+    ThrottledBucket,
+)
+from kquota_spark.reports.scope.report_scope import BUCKET, Scope, bucket_of
 from kquota_spark.reports.sections.changes import quota_type_of
+from kquota_spark.schema.harm import time_throttled
 
 if TYPE_CHECKING:
     from kquota_spark.reports.sections import AuditReport
 
+_THROTTLED = f"""
+with {time_throttled(BUCKET, "judged")}, of_buckets as (
+  select {BUCKET}, min(least_limit_per_s) as limit_per_s, sum(throttled_ms)::bigint as throttled_ms,
+         sum(throttled_requests)::bigint as throttled_requests, bool_or(is_log) as is_log,
+         100.0 * sum(throttled_rows) / nullif(sum(seconds), 0) as of_samples_percent,
+         arg_max(broker_id, (throttled_ms, throttled_rows, -broker_id)) as worst_broker_id,
+         max(quota_used_percent) as peak_quota_used_percent
+  from places group by all
+)
+select *, if(is_log, 100.0 * throttled_seconds / ?, of_samples_percent) as time_in_throttle_percent,
+       count(*) over () as found, sum(throttled_ms) over ()::bigint as found_ms
+from of_time join of_buckets using ({BUCKET})
+order by throttled_ms desc, time_in_throttle_percent desc, {BUCKET} limit ?
+"""  # noqa: S608 - names of ours
+_FIGURES = (
+    "limit_per_s", "throttled_ms", "throttled_requests", "throttled_seconds", "time_in_throttle_percent",
+    "worst_broker_id", "peak_quota_used_percent",
+)  # fmt: skip
+_EPISODES = f"""
+select {BUCKET.replace("bucket_tags", "coalesce(bucket_tags, '') as bucket_tags")}, count(*) as episodes
+from violations where cluster_id = ? and start_time < make_timestamptz(?)
+  and coalesce(end_time, last_second) >= make_timestamptz(?) group by all
+"""  # noqa: S608 - names of ours
+_NAMES = f"""
+select {BUCKET}, list_sort(list_distinct(flatten(list(users)))) as users,
+       list_sort(list_distinct(flatten(list(client_ids)))) as client_ids
+from (select distinct {BUCKET}, users, client_ids from judged where is_throttled and ({BUCKET}) in (
+  select (quota_type, "user", client_id, tags) from (select unnest(?, recursive := true))
+)) group by all
+"""  # noqa: S608 - names of ours
+_SHARED = """
+select mine.*, count(distinct second_ms) as throttled_seconds,
+       sum(observed_throttle_ms)::bigint as throttled_ms,
+       arg_max(broker_id, (observed_throttle_ms, -broker_id)) as worst_broker_id
+from mine join used on used.quota_type = mine.quota_type and used.client_id = mine.bucket_client_id
+where shared_with > 0 and observed_throttle_ms > 0 group by all order by throttled_seconds desc, mine.bucket_client_id
+"""
+_SPREADS = """
+select "user", count(*) as requests, sum(observed_throttle_ms)::bigint as throttled_ms,
+       quantile_disc(observed_throttle_ms, list_transform(range(101), lambda step: step / 100.0)) as percentiles_ms
+from requests
+where cluster_id = $1 and kind = 'request' and observed_throttle_ms > 0 and "user" is not null
+  and record_time_ms >= $2 and record_time_ms < $3 and coalesce("user" = $4, true)
+group by "user" order by throttled_ms desc, "user" limit $5
+"""
+_MOST_USERS = 8
 _MOST_BARS = 20
 _MOST_PANELS = 9
 _MOST_PERCENT = 300.0
@@ -40,6 +97,25 @@ _OF_FILE = (
 _PERCENTS = (50, 95, 100)
 
 
+@dataclass(frozen=True, slots=True)
+class ThrottleSpread:
+    """The throttle times of one user's requests, by brokers."""
+
+    user: str
+    requests: int
+    throttled_ms: int
+    percentiles_ms: tuple[int, ...]
+    """The percentiles 0 to 100 of the throttle times."""
+
+
+class Throttled(NamedTuple):
+    """The first throttled buckets, how many more there are, and the total delay of those (ms)."""
+
+    shown: list[ThrottledBucket]
+    left_out: int
+    left_out_ms: int
+
+
 def gather(scope: Scope) -> dict[str, Any]:
     """The first throttled buckets, how many more there are, and the throttle times of single requests."""
     shown, left_out, left_out_ms = scope.once(throttled_buckets)
@@ -47,8 +123,78 @@ def gather(scope: Scope) -> dict[str, Any]:
         "throttled": shown,
         "throttled_left_out": left_out,
         "throttled_left_out_ms": left_out_ms,
-        "throttle_spreads": throttle_spreads(scope),
+        "throttle_spreads": _spreads_of(scope),
     }
+
+
+def throttled_buckets(scope: Scope) -> Throttled:
+    """The buckets with the most total delay; those of JMX, which has no sums, by the share of time throttled.
+
+    On a tenant's page, a bucket that is shared with others has only the tenant's own throttles, as the brokers logged
+    them.
+    """
+    rows = scope.rows(_THROTTLED, scope.covered.to_ms, scope.covered_seconds, scope.top)
+    count, total_ms = (rows[0]["found"], rows[0]["found_ms"]) if rows else (0, 0)
+    during = scope.covered.to_ms * 1_000, scope.covered.from_ms * 1_000
+    episodes = {bucket_of(row): row["episodes"] for row in scope.rows(_EPISODES, scope.cluster_id, *during)}
+    inside = _clients(scope, map(bucket_of, rows))
+    found = [
+        ThrottledBucket(
+            bucket=bucket,
+            episodes=episodes.get(bucket, 0),
+            clients=inside.get(bucket, ()),
+            **{name: row[name] for name in _FIGURES},
+        )
+        for row in rows
+        for bucket in (bucket_of(row),)
+    ]
+    if scope.tenant is not None:
+        shared = _shared(scope)
+        count, total_ms = count + len(shared), total_ms + sum(one.throttled_ms for one in shared)
+        found = sorted([*found, *shared], key=lambda one: (-one.throttled_ms, -one.time_in_throttle_percent))
+    shown = found[: scope.top]
+    return Throttled(shown, count - len(shown), total_ms - sum(one.throttled_ms for one in shown))
+
+
+def _clients(scope: Scope, buckets: Iterable[BucketName]) -> dict[BucketName, tuple[str, ...]]:
+    wanted = [asdict(bucket) for bucket in buckets]
+    if not wanted:
+        return {}
+    return {bucket_of(row): _pairs(row["users"], row["client_ids"]) for row in scope.rows(_NAMES, wanted)}
+
+
+def _pairs(users: list[str] | None, client_ids: list[str] | None) -> tuple[str, ...]:
+    """`user / client id`; only users if there are several of both, because it is unknown which belong together."""
+    names, ids = users or [""], client_ids or [""]
+    if len(names) > 1 and len(ids) > 1:
+        return tuple(names[:MOST_CLIENTS])
+    return tuple(f"{name} / {client_id}" for name in names for client_id in ids)[:MOST_CLIENTS]
+
+
+def _shared(scope: Scope) -> list[ThrottledBucket]:
+    return [
+        ThrottledBucket(
+            bucket=bucket_of(row),
+            limit_per_s=None,
+            throttled_ms=row["throttled_ms"],
+            throttled_requests=None,
+            throttled_seconds=row["throttled_seconds"],
+            time_in_throttle_percent=100.0 * row["throttled_seconds"] / scope.covered_seconds,
+            worst_broker_id=row["worst_broker_id"],
+            episodes=0,
+            peak_quota_used_percent=None,
+            clients=(f"{scope.tenant} / {row['bucket_client_id']}",),
+            shared_with=row["shared_with"],
+        )
+        for row in scope.rows(_SHARED)
+    ]
+
+
+def _spreads_of(scope: Scope) -> tuple[ThrottleSpread, ...]:
+    """Users with the most total delay first; none if `requests` keeps no row of a throttled request."""
+    asked = scope.asked
+    of_users = scope.rows(_SPREADS, scope.cluster_id, asked.from_ms, asked.to_ms, scope.tenant, _MOST_USERS)
+    return tuple(ThrottleSpread(**row | {"percentiles_ms": tuple(row["percentiles_ms"])}) for row in of_users)
 
 
 def throttled_section(report: AuditReport) -> Section:

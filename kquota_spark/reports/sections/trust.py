@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kquota_spark.formats.text.person_units import person_ms
 from kquota_spark.reports.agreement.confidence import MOST_LAG_MS
-from kquota_spark.reports.gathered.throttled import throttle_pairs
 from kquota_spark.reports.parts.page_parts import (
     Block,
     Cell,
@@ -21,12 +21,24 @@ from kquota_spark.reports.parts.page_parts import (
 )
 from kquota_spark.reports.parts.report_section import CsvFile, ReportSection, file_of
 from kquota_spark.reports.parts.words import count_cell, counted, in_order, sentence, share_text, type_word
-from kquota_spark.reports.scope.audit_report import Agreement, Confidence, ThrottlePair, Trust
+from kquota_spark.reports.scope.audit_report import Agreement, Confidence, Trust
 from kquota_spark.reports.scope.report_scope import Scope
 
 if TYPE_CHECKING:
     from kquota_spark.reports.sections import AuditReport
 
+_STEPS_PER_OCTAVE = 4
+# Four bins per octave: some hundred points, whatever the number of rows.
+_BIN = f"if({{name}} < 1, 0, round(power(2, round(log2({{name}}) * {_STEPS_PER_OCTAVE}) / {_STEPS_PER_OCTAVE}), 1))"
+# Requests of share consumers have no size, so they have no replay.
+_PAIRS = f"""
+select {_BIN.format(name="throttle_ms")} as replay_ms, {_BIN.format(name="observed_throttle_ms")} as brokers_ms,
+       is_certain, count(*) as seconds
+from judged
+where is_log and observed_total_throttle_ms is not null and greatest(throttle_ms, observed_throttle_ms) > 0
+  and coalesce(unsized_requests, 0) = 0
+group by all order by all
+"""  # noqa: S608 - names and numbers of ours
 _ALIKE = 0.2
 """Maximum difference of two alike throttles, as a part of the broker's: one step of the picture is a fifth."""
 _LENGTHS = (
@@ -43,9 +55,19 @@ _TONES = {Trust.YES: Tone.GOOD, Trust.WITH_CARE: Tone.NEAR, Trust.NO: Tone.OVER}
 _LEADS = {Trust.YES: "Yes:", Trust.WITH_CARE: "With care:", Trust.NO: "No:"}
 
 
+@dataclass(frozen=True, slots=True)
+class ThrottlePair:
+    """The number of seconds with about these longest throttles by replay and by brokers (ms); 0 is no throttle."""
+
+    replay_ms: float
+    brokers_ms: float
+    is_certain: bool
+    seconds: int
+
+
 def gather(scope: Scope) -> dict[str, Any]:
-    """Throttles by replay beside those by brokers; the confidence belongs to the head of the report."""
-    return {"throttle_pairs": throttle_pairs(scope)}
+    """The longest throttles of each second and bucket, by replay and by brokers; none if JMX is the only source."""
+    return {"throttle_pairs": tuple(ThrottlePair(**row) for row in scope.rows(_PAIRS))}
 
 
 def trust_section(report: AuditReport) -> Section:

@@ -15,8 +15,6 @@ from kquota_spark.reports.scope.audit_report import (
     Line,
     Recommendation,
     ThrottledBucket,
-    ThrottlePair,
-    ThrottleSpread,
     Trust,
     Unprotected,
 )
@@ -24,6 +22,8 @@ from kquota_spark.reports.sections import AuditReport
 from kquota_spark.reports.sections.buckets import PeriodBucket
 from kquota_spark.reports.sections.capacity import Capacity
 from kquota_spark.reports.sections.spread import Skew
+from kquota_spark.reports.sections.throttled import ThrottleSpread
+from kquota_spark.reports.sections.trust import ThrottlePair
 from kquota_spark.reports.sections.usage import Talker, Talkers
 
 START_MS = 1_795_132_800_000  # 2026-11-20 00:00 UTC

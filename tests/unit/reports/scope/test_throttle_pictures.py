@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kquota_spark.reports.scope.audit_report import ThrottlePair
+from kquota_spark.reports.sections.trust import ThrottlePair
 from tests.support.reports.gathered_report import gathered, jmx, throttled
 from tests.support.tables.table_rows import request
 
