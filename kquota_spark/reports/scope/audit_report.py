@@ -126,44 +126,6 @@ class BucketCause:
 
 
 @dataclass(frozen=True, slots=True)
-class HeatMap:
-    """Highest percent of the quota, by bucket and slot of time; colours change at 80 and 100."""
-
-    slot_ms: int
-    slots: tuple[int, ...]
-    buckets: tuple[BucketName, ...]
-    quota_used_percent: tuple[tuple[float | None, ...], ...]
-    """One row per bucket with one value per slot, from certain seconds; None without one, without traffic or limit."""
-    uncertain_percent: tuple[tuple[float | None, ...], ...]
-    """The same for slots without a certain second."""
-    left_out: int
-    near: int
-    """Buckets with their highest certain second at 80 to 100 % of the quota, including those left out."""
-    over: int
-    """Buckets with their highest certain second above 100 %, including those left out."""
-    near_unthrottled: int
-    """Buckets at 80 % and more that were never throttled."""
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One bucket's rate beside its limit over time, on one broker: each broker applies the limit by itself."""
-
-    bucket: BucketName
-    broker_id: int
-    slot_ms: int
-    slots: tuple[int, ...]
-    rate_per_s: tuple[float | None, ...]
-    """Highest rate of each slot."""
-    is_certain: tuple[bool, ...]
-    """Whether the second of that rate is certain; True without traffic."""
-    limit_per_s: tuple[float | None, ...]
-    throttled_ms: tuple[int, ...]
-    rules: tuple[str, ...] = ()
-    """Entities that set its limit in the period."""
-
-
-@dataclass(frozen=True, slots=True)
 class Effect:
     """Throttles by brokers in two periods of one length, before and after a change; times in ms."""
 

@@ -4,8 +4,7 @@ Each module answers one question of the page: with its figures from the tables, 
 page, and its files for programs. A new section is a module with a `SECTION`, its fields of `AuditReport`, and its place
 in `SECTIONS`. Texts are as clients sent them; the code that draws a page escapes them.
 
-In reading order: changes, unprotected, to_do, capacity, buckets, limits, spread, throttled, trust,
-usage.
+In reading order: changes, rates, throttled, limits, buckets, spread, usage, unprotected, to_do, capacity, trust.
 """
 
 from __future__ import annotations
@@ -18,8 +17,6 @@ from kquota_spark.reports.scope.audit_report import (
     Change,
     Confidence,
     Head,
-    HeatMap,
-    Line,
     RaiseSum,
     Recommendation,
     ThrottledBucket,
@@ -38,6 +35,8 @@ from kquota_spark.reports.sections import (
 )
 from kquota_spark.reports.sections.buckets import PeriodBucket
 from kquota_spark.reports.sections.capacity import Capacity
+from kquota_spark.reports.sections.limits import HeatMap
+from kquota_spark.reports.sections.rates import Line
 from kquota_spark.reports.sections.spread import Skew
 from kquota_spark.reports.sections.throttled import ThrottleSpread
 from kquota_spark.reports.sections.trust import ThrottlePair

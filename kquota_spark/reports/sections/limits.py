@@ -1,41 +1,112 @@
-"""Which buckets are near the limit: heat maps of the percent of the quota, and rates beside their limits."""
+"""Which buckets are near their limits: heat maps of the percent of the quota, and rates beside their limits.
+
+Seconds with uncertain verdicts are no peaks. They are shown as uncertain where a slot has no other seconds.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kquota_spark.formats.text.person_units import broker_text, iso_time, person_ms, person_percent
-from kquota_spark.model.quotas.quota_types import BANDWIDTH, QuotaType
-from kquota_spark.reports.gathered.limits import heat_maps, rate_lines
+from kquota_spark.formats.text.person_units import iso_time
 from kquota_spark.reports.parts import words
 from kquota_spark.reports.parts.page_parts import Block, Cell, Chart, Column, Section, Tone, table_of
 from kquota_spark.reports.parts.report_section import BUCKET_COLUMNS, CsvFile, ReportSection, names_of
-from kquota_spark.reports.scope.audit_report import HeatMap, Line
-from kquota_spark.reports.scope.report_scope import Scope
-from kquota_spark.reports.sections.changes import change_text, quota_type_of
+from kquota_spark.reports.scope.audit_report import BucketName
+from kquota_spark.reports.scope.report_scope import BUCKET, Scope, bucket_of
+from kquota_spark.reports.sections.rates import rate_blocks, rate_lines, rates_file
 from kquota_spark.reports.sections.throttled import throttled_buckets
 from kquota_spark.reports.timeline.top_buckets import LIMIT_PERCENT, NEAR_PERCENT
 
 if TYPE_CHECKING:
     from kquota_spark.reports.sections import AuditReport
 
+_HOTTEST = f"""
+with of_buckets as (
+  select {BUCKET}, max(certain_used_percent) filter (not isnan(certain_used_percent)) as hottest,
+         max(quota_used_percent) filter (not isnan(quota_used_percent)) as hottest_of_all,
+         sum(quota_used_percent) as warmth, sum(throttled_rows) as throttled_rows
+  from slots group by all having hottest_of_all is not null
+), ranked as (
+  select *, row_number() over (partition by quota_type
+                               order by hottest desc nulls last, hottest_of_all desc, warmth desc, {BUCKET}) as place,
+         count(*) over of_type as found,
+         count(*) filter (hottest between {NEAR_PERCENT} and {LIMIT_PERCENT}) over of_type as near,
+         count(*) filter (hottest > {LIMIT_PERCENT}) over of_type as over_limit,
+         count(*) filter (hottest >= {NEAR_PERCENT} and throttled_rows = 0) over of_type as near_unthrottled
+  from of_buckets window of_type as (partition by quota_type)
+)
+select {BUCKET}, place, found, near, over_limit, near_unthrottled,
+       list({{'slot_ms': slot_ms, 'percent': percent, 'of_all': of_all}}) as percents
+from (
+  select {BUCKET}, slot_ms, max(certain_used_percent) as percent, max(quota_used_percent) as of_all
+  from slots where quota_used_percent is not null group by all
+) join ranked using ({BUCKET})
+where place <= ? group by all order by quota_type, place
+"""  # noqa: S608 - names of ours
 BANDS = (50.0, NEAR_PERCENT, LIMIT_PERCENT, 150.0)
 """Percent where the colours of the heat map change; each value belongs to the band below, 50 and 80 to that above."""
 _UNCERTAIN_BAND = 5
 _MOST_NEAR = 20
 """Maximum rows of those near a limit: the table of all buckets has them all."""
-_MOST_LINES = _MOST_HEAT_ROWS = 40
+_MOST_HEAT_ROWS = 40
+
+_Percents = tuple[float | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HeatMap:
+    """Highest percent of the quota, by bucket and slot of time; colours change at 80 and 100."""
+
+    slot_ms: int
+    slots: tuple[int, ...]
+    buckets: tuple[BucketName, ...]
+    quota_used_percent: tuple[tuple[float | None, ...], ...]
+    """One row per bucket with one value per slot, from certain seconds; None without one, without traffic or limit."""
+    uncertain_percent: tuple[tuple[float | None, ...], ...]
+    """The same for slots without a certain second."""
+    left_out: int
+    near: int
+    """Buckets with their highest certain second at 80 to 100 % of the quota, including those left out."""
+    over: int
+    """Buckets with their highest certain second above 100 %, including those left out."""
+    near_unthrottled: int
+    """Buckets at 80 % and more that were never throttled."""
 
 
 def gather(scope: Scope) -> dict[str, Any]:
     """The heat maps, and rates beside limits, those of the throttled buckets first."""
     throttled = scope.once(throttled_buckets).shown
-    return {
-        "heat": heat_maps(scope),
-        "lines": rate_lines(scope, [one.bucket for one in throttled]),
-    }
+    return {"heat": _heat_maps(scope), "lines": rate_lines(scope, [one.bucket for one in throttled])}
+
+
+def _heat_maps(scope: Scope) -> tuple[HeatMap, ...]:
+    """One heat map per quota type that limits anybody, the hottest buckets first."""
+    slots = scope.slots
+    rows_of: dict[str, list[tuple[BucketName, _Percents, _Percents]]] = {}
+    counts_of: dict[str, dict[str, Any]] = {}
+    for row in scope.rows(_HOTTEST, scope.heat_rows):
+        bucket = bucket_of(row)
+        certain = {cell["slot_ms"]: cell["percent"] for cell in row["percents"]}
+        uncertain = {cell["slot_ms"]: cell["of_all"] for cell in row["percents"] if cell["percent"] is None}
+        found = bucket, tuple(map(certain.get, slots)), tuple(map(uncertain.get, slots))
+        rows_of.setdefault(bucket.quota_type, []).append(found)
+        counts_of[bucket.quota_type] = row
+    return tuple(
+        HeatMap(
+            slot_ms=scope.slot_ms,
+            slots=slots,
+            buckets=tuple(bucket for bucket, _, _ in rows),
+            quota_used_percent=tuple(certain for _, certain, _ in rows),
+            uncertain_percent=tuple(uncertain for _, _, uncertain in rows),
+            left_out=counts_of[quota_type]["found"] - len(rows),
+            near=counts_of[quota_type]["near"],
+            over=counts_of[quota_type]["over_limit"],
+            near_unthrottled=counts_of[quota_type]["near_unthrottled"],
+        )
+        for quota_type, rows in rows_of.items()
+    )
 
 
 def band(percent: float) -> int:
@@ -52,14 +123,13 @@ def limits_section(report: AuditReport) -> Section:
     heats = [heat for heat in report.heat if heat.buckets]
     heats.sort(key=lambda heat: words.in_order(heat.buckets[0].quota_type))
     blocks = [_heat(report, heat) for heat in heats]
-    lines = report.lines[:_MOST_LINES]
     return Section(
         anchor="limits",
         short="Near the limit",
         title="How near are you to your limits?" if is_own else "Who is near the limit?",
         lead=_lead(near, over, is_empty=not blocks, is_own=is_own) + _of_shared(report),
         tone=near_tone(near),
-        blocks=(*blocks, *_near(report), *([_lines(report, lines)] if lines else [])),
+        blocks=(*blocks, *_near(report), *rate_blocks(report)),
     )
 
 
@@ -186,92 +256,19 @@ def _near(report: AuditReport) -> Iterator[Block]:
     )
 
 
-def _lines(report: AuditReport, lines: Sequence[Line]) -> Block:
-    data = {"lines": [_points(report, line) for line in lines]}
-    columns = (
-        *words.BUCKET_COLUMNS,
-        *Column.numbers("broker", "highest rate", "limit at the end", "changes of the limit", "total delay"),
-    )
-    rows = (_line_row(report, line) for line in lines)
-    return Block(
-        "Rate beside limit",
-        "On one broker: limits are each broker's own. Diamonds are edits of the limit, hollow points not certain.",
-        Chart("chart-lines", "lines", "Rate of the chosen bucket over time beside its limit", data),
-        table_of("Rates beside limits", columns, rows, len(report.lines), "buckets"),
-    )
-
-
-def _points(report: AuditReport, line: Line) -> dict[str, Any]:
-    kind, name = line.bucket.quota_type, words.bucket_of(line.bucket, report.head)
-    rates, limits = (
-        [words.finite(value) for value in values] for values in (line.rate_per_s, line.limit_per_s)
-    )
-    return {
-        "label": f"{name}, {words.type_word(kind)}, broker {broker_text(line.broker_id)}",
-        "suffix": "B/s" if kind in BANDWIDTH else " %" if kind == QuotaType.REQUEST else "/s",
-        "is_bytes": kind in BANDWIDTH,
-        "slot_ms": line.slot_ms,
-        "slots": line.slots,
-        "rate": rates,
-        "limit": limits,
-        "throttled": [person_ms(value) if value else "" for value in line.throttled_ms],
-        "certain": line.is_certain,
-        "edits": [
-            {
-                "at_ms": change.at_ms,
-                "y": words.finite(change.after or change.before),
-                "text": change_text(change),
-            }
-            for change in report.changes
-            if change.entity in line.rules and quota_type_of(change.key) == kind
-        ],
-        "used": [
-            person_percent(100 * rate / limit) if rate is not None and limit else ""
-            for rate, limit in zip(rates, limits, strict=True)
-        ],
-    }
-
-
-def _line_row(report: AuditReport, line: Line) -> tuple[Cell, ...]:
-    limits = [value for value in line.limit_per_s if words.finite(value) is not None]
-    changes = sum(before != after for before, after in pairwise(limits))
-    return (
-        *words.bucket_cells(line.bucket, report.head),
-        Cell(broker_text(line.broker_id)),
-        words.rate_cell(line.bucket.quota_type, words.highest(line.rate_per_s), "-"),
-        words.rate_cell(line.bucket.quota_type, limits[-1] if limits else None),
-        words.count_cell(changes),
-        words.throttles_cell(sum(line.throttled_ms)),
-    )
-
-
 def files(report: AuditReport) -> Mapping[str, CsvFile]:
     """One row for each bucket and slot of a heat map, and one for each slot of a line."""
-    return {
-        "quota_used.csv": CsvFile(
-            (*BUCKET_COLUMNS, "slot", "slot_ms", "quota_used_percent", "is_certain"), _used_rows(report.heat)
-        ),
-        "rates.csv": CsvFile(
-            (*BUCKET_COLUMNS, "broker_id", "slot", "slot_ms", "rate_per_s", "limit_per_s", "throttled_ms"),
-            _rate_rows(report.lines),
-        ),
-    }
+    columns = (*BUCKET_COLUMNS, "slot", "slot_ms", "quota_used_percent", "is_certain")
+    return {"quota_used.csv": CsvFile(columns, _used_rows(report)), "rates.csv": rates_file(report)}
 
 
-def _used_rows(heats: Iterable[HeatMap]) -> Iterator[tuple[Any, ...]]:
-    for heat in heats:
+def _used_rows(report: AuditReport) -> Iterator[tuple[Any, ...]]:
+    for heat in report.heat:
         for bucket, *rows in zip(heat.buckets, heat.quota_used_percent, heat.uncertain_percent, strict=True):
             for slot, certain, uncertain in zip(heat.slots, *rows, strict=True):
                 percent = uncertain if certain is None else certain
                 if percent is not None:
                     yield (*names_of(bucket), iso_time(slot), heat.slot_ms, percent, certain is not None)
-
-
-def _rate_rows(lines: Iterable[Line]) -> Iterator[tuple[Any, ...]]:
-    for line in lines:
-        of_slots = zip(line.slots, line.rate_per_s, line.limit_per_s, line.throttled_ms, strict=True)
-        for slot, *figures in of_slots:
-            yield (*names_of(line.bucket), line.broker_id, iso_time(slot), line.slot_ms, *figures)
 
 
 SECTION = ReportSection(gather, limits_section, files)

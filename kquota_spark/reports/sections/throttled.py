@@ -28,7 +28,7 @@ from kquota_spark.reports.scope.audit_report import (
     ThrottledBucket,
 )
 from kquota_spark.reports.scope.report_scope import BUCKET, Scope, bucket_of
-from kquota_spark.reports.sections.changes import quota_type_of
+from kquota_spark.reports.sections.rates import side_by_side
 from kquota_spark.schema.harm import time_throttled
 
 if TYPE_CHECKING:
@@ -81,9 +81,6 @@ group by "user" order by throttled_ms desc, "user" limit $5
 """
 _MOST_USERS = 8
 _MOST_BARS = 20
-_MOST_PANELS = 9
-_MOST_PERCENT = 300.0
-"""Maximum percent of the limit on a panel's axis. Higher values leave the panel: one burst would flatten all others."""
 _COLUMNS = (
     *words.BUCKET_COLUMNS,
     *Column.numbers("time throttled", "throttled requests", "total delay", "episodes"),
@@ -208,7 +205,7 @@ def throttled_section(report: AuditReport) -> Section:
         lead=_lead(report, ordered),
         tone=words.throttled_tone(ordered),
         reasons=tuple(map(words.sentence, report.notes)) if is_own else (),
-        blocks=(_bars(report, ordered), *_worst(report), *_spreads(report)) if ordered else (),
+        blocks=(_bars(report, ordered), *side_by_side(report), *_spreads(report)) if ordered else (),
     )
 
 
@@ -274,49 +271,6 @@ def _hover(one: ThrottledBucket) -> Iterator[str]:
         yield f"total delay {person_ms(one.throttled_ms)}"
 
 
-def _worst(report: AuditReport) -> Iterator[Block]:
-    """The buckets with the most total delay side by side; nothing for one bucket, which has a chart of its rate."""
-    throttled = (one for one in report.lines if sum(one.throttled_ms))
-    lines = sorted(throttled, key=lambda one: -sum(one.throttled_ms))[:_MOST_PANELS]
-    if len(lines) < 2:
-        return
-    percent = [
-        [_percent(*pair) for pair in zip(one.rate_per_s, one.limit_per_s, strict=True)] for one in lines
-    ]
-    panels = [
-        {
-            "label": f"{words.bucket_of(one.bucket, report.head)}, {words.type_word(one.bucket.quota_type)}",
-            "percent": of_line,
-            "throttled": [person_ms(value) if value else "" for value in one.throttled_ms],
-            "edits": [
-                change.at_ms
-                for change in report.changes
-                if change.entity in one.rules and quota_type_of(change.key) == one.bucket.quota_type
-            ],
-        }
-        for one, of_line in zip(lines, percent, strict=True)
-    ]
-    peaks = [[value for value in of_line if value is not None] for of_line in percent]
-    most = min(_MOST_PERCENT, 1.1 * max((max(values) for values in peaks if values), default=100.0))
-    data = {"slots": lines[0].slots, "slot_ms": lines[0].slot_ms, "most": max(most, 110.0), "panels": panels}
-    label = f"Rate as percent of the limit over time, {words.counted(len(lines), 'bucket')}, most total delay first"
-    columns = (*words.BUCKET_COLUMNS, *Column.numbers("total delay", "peak of limit"))
-    rows = (
-        (
-            *words.bucket_cells(one.bucket, report.head),
-            words.throttles_cell(sum(one.throttled_ms)),
-            words.used_cell(max(values, default=None)),
-        )
-        for one, values in zip(lines, peaks, strict=True)
-    )
-    yield Block(
-        "The worst side by side",
-        "Percent of the own limit on the worst broker, on the same axes. Dotted lines are edits of the limit.",
-        Chart("chart-worst", "multiples", label, data),
-        table_of("The worst buckets", columns, rows, len(lines), "buckets"),
-    )
-
-
 def _spreads(report: AuditReport) -> Iterator[Block]:
     """The throttle times of single requests, as steps that rise from 0 to 100 % of the requests."""
     spreads = report.throttle_spreads
@@ -347,11 +301,6 @@ def _spreads(report: AuditReport) -> Iterator[Block]:
         Chart("chart-lengths", "lengths", label, data),
         table_of("Throttles of single requests", columns, rows, len(spreads), "users"),
     )
-
-
-def _percent(rate: float | None, limit: float | None) -> float | None:
-    known = words.finite(rate), words.finite(limit)
-    return None if known[0] is None or not known[1] else round(100.0 * known[0] / known[1], 2)
 
 
 def _labels(report: AuditReport, shown: list[ThrottledBucket]) -> list[str]:

@@ -11,8 +11,6 @@ from kquota_spark.reports.scope.audit_report import (
     Change,
     Confidence,
     Head,
-    HeatMap,
-    Line,
     Recommendation,
     ThrottledBucket,
     Trust,
@@ -21,6 +19,8 @@ from kquota_spark.reports.scope.audit_report import (
 from kquota_spark.reports.sections import AuditReport
 from kquota_spark.reports.sections.buckets import PeriodBucket
 from kquota_spark.reports.sections.capacity import Capacity
+from kquota_spark.reports.sections.limits import HeatMap
+from kquota_spark.reports.sections.rates import Line
 from kquota_spark.reports.sections.spread import Skew
 from kquota_spark.reports.sections.throttled import ThrottleSpread
 from kquota_spark.reports.sections.trust import ThrottlePair

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kquota_spark.reports.parts.page_parts import Chart
-from kquota_spark.reports.scope.audit_report import BucketName, Change, Line
+from kquota_spark.reports.scope.audit_report import BucketName, Change
 from kquota_spark.reports.sections import AuditReport
+from kquota_spark.reports.sections.rates import Line
 from kquota_spark.reports.sections.throttled import throttled_section
 from tests.support.reports.drawn_report import full_report
 

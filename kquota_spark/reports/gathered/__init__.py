@@ -1,4 +1,0 @@
-"""The parts of the report, gathered from the tables.
-
-In reading order: throttled, limits.
-"""
