@@ -7,7 +7,6 @@ cut to the largest items, beside the count and the sum of those left out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -15,8 +14,6 @@ MOST_CLIENTS = 5
 """Maximum clients that are named inside a bucket."""
 OBJECTIVE_PERCENT = 1.0
 """Percent of the time up to which a throttled bucket is no alarm, and its limit may stay."""
-MOST_WORST = 3
-"""Maximum buckets with which the page begins."""
 
 
 class Trust(Enum):
@@ -115,14 +112,6 @@ class ThrottledBucket:
     """`user / client id` inside, at most `MOST_CLIENTS`."""
     shared_with: int = 0
     """On a tenant's page, the number of other users in the bucket. If it is not 0, the numbers are the tenant's own."""
-
-
-@dataclass(frozen=True, slots=True)
-class BucketCause:
-    """The likely cause of a bucket's throttling, as a sentence."""
-
-    bucket: BucketName
-    cause: str
 
 
 @dataclass(frozen=True, slots=True)

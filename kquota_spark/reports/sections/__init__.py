@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kquota_spark.reports.scope.audit_report import (
-    BucketCause,
     Change,
     Confidence,
     Head,
@@ -39,6 +38,7 @@ from kquota_spark.reports.sections.limits import HeatMap
 from kquota_spark.reports.sections.rates import Line
 from kquota_spark.reports.sections.spread import Skew
 from kquota_spark.reports.sections.throttled import ThrottleSpread
+from kquota_spark.reports.sections.to_do import BucketCause
 from kquota_spark.reports.sections.trust import ThrottlePair
 from kquota_spark.reports.sections.usage import Talkers
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from kquota_spark.formats.text.person_units import broker_text, person_ms, type_text
@@ -14,7 +14,7 @@ from kquota_spark.reports.advice.throttle_causes import causes, uses_of
 from kquota_spark.reports.parts import words
 from kquota_spark.reports.parts.page_parts import Advice, Block, Cell, Column, Section, Tone, table_of
 from kquota_spark.reports.parts.report_section import CsvFile, ReportSection, file_of
-from kquota_spark.reports.scope.audit_report import MOST_WORST, BucketCause, RaiseSum, Recommendation
+from kquota_spark.reports.scope.audit_report import BucketName, RaiseSum, Recommendation
 from kquota_spark.reports.scope.report_scope import Scope, is_first_look
 from kquota_spark.reports.sections.changes import changes, quota_type_of
 from kquota_spark.reports.sections.throttled import throttled_buckets
@@ -24,11 +24,21 @@ if TYPE_CHECKING:
     from kquota_spark.reports.sections import AuditReport
 
 MOST_ADVICE = 50
+MOST_WORST = 3
+"""Maximum buckets with which the page begins."""
 _COLUMNS = (
     "entity", "key", "present", "recommended", "reason", "command", "title", "delay_ms", "cause", "confidence",
     "expected", "headroom", "least", "is_left",
 )  # fmt: skip
 _RAISES = ("broker_id", "quota_type", "raises", "least_more_per_s", "more_per_s", "headroom_per_s")
+
+
+@dataclass(frozen=True, slots=True)
+class BucketCause:
+    """The likely cause of a bucket's throttling, as a sentence."""
+
+    bucket: BucketName
+    cause: str
 
 
 def gather(scope: Scope) -> dict[str, Any]:

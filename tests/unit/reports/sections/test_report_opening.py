@@ -10,11 +10,12 @@ from kquota_spark.reports.pages.opening import opening
 from kquota_spark.reports.pages.page import page_of
 from kquota_spark.reports.pages.page_html import html_page
 from kquota_spark.reports.parts.page_parts import Link, Tone, Worst
-from kquota_spark.reports.scope.audit_report import Alternative, BucketCause, Recommendation, ThrottledBucket
+from kquota_spark.reports.scope.audit_report import Alternative, Recommendation, ThrottledBucket
 from kquota_spark.reports.sections import AuditReport
 from kquota_spark.reports.sections.buckets import PeriodBucket
 from kquota_spark.reports.sections.limits import limits_section
 from kquota_spark.reports.sections.throttled import throttled_section
+from kquota_spark.reports.sections.to_do import BucketCause
 from kquota_spark.reports.sections.trust import trust_section
 from kquota_spark.reports.sections.usage import usage_section
 from tests.support.reports.drawn_report import HOSTILE, full_report, name, throttled
