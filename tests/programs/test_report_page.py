@@ -230,7 +230,7 @@ def test_the_search_leaves_rows_with_the_text_and_opens_their_tables(browser: Ch
         return browser.value(shown), browser.value("document.getElementById('found').textContent")
 
     open_before, _ = search("")
-    # @SUM(1+1) is in every table once, in talkers twice: held back, heat, lines, two of talkers, spread, by broker,
+    # @SUM(1+1) is in every table once, in talkers twice: throttled, heat, lines, two of talkers, spread, by broker,
     # cluster limits, changes, findings.
     assert search("@sum(1+1)") == (10, "10 rows match")
     assert search("no such client") == (0, "0 rows match")

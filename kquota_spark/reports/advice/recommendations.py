@@ -69,7 +69,7 @@ _UNUSED = f"""
 select quota_type, max(rule) as rule, max(most_limit_per_s) as limit_per_s, max(peak_rate_per_s) as peak_rate_per_s,
        sum(seconds)::bigint as seconds
 from places group by {BUCKET}
-having bucket_tags = '' and sum(held_back_rows) = 0 and min(least_limit_per_s) = max(most_limit_per_s)
+having bucket_tags = '' and sum(rows_with_throttle) = 0 and min(least_limit_per_s) = max(most_limit_per_s)
   and bool_and(least_limit_per_s is not null) and min(rule) = max(rule)
   and 100 * max(peak_rate_per_s) < ? * max(most_limit_per_s)
 order by max(peak_rate_per_s) / max(most_limit_per_s), rule

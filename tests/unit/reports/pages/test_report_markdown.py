@@ -82,9 +82,9 @@ def test_every_row_of_every_table_has_the_cells_of_its_head() -> None:
 
 
 def test_tables_hold_the_names_and_the_words_beside_colours() -> None:
-    held_back = cells(PAGE)[0]
-    assert [row[0] for row in held_back[1:4]] == ["user bob", "carol / dash", f"mallory / {HOSTILE[0]}"]
-    assert held_back[1][6] == "141.5 % (▲)"
+    throttled = cells(PAGE)[0]
+    assert [row[0] for row in throttled[1:4]] == ["user bob", "carol / dash", f"mallory / {HOSTILE[0]}"]
+    assert throttled[1][6] == "141.5 % (▲)"
 
 
 def test_headings_are_ours_alone() -> None:

@@ -99,7 +99,7 @@ def test_a_line_is_of_the_worst_broker_and_its_limit_stands_while_the_bucket_is_
     assert line.throttled_ms == (0, 100, 0, 50, 0)
 
 
-def test_lines_are_first_of_those_held_back_then_of_the_hottest(tmp_path: Path) -> None:
+def test_lines_are_first_of_those_throttled_then_of_the_hottest(tmp_path: Path) -> None:
     rows = [
         decision(0, bucket_user="hot", quota_used_percent=99.0),
         decision(0, bucket_user="warm", quota_used_percent=60.0),
