@@ -20,9 +20,9 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.formats.text.person_units import broker_text, or_dash, person_ms, person_percent, type_text
 from kquota_spark.reports.advice.throttle_causes import Cause, causes, uses_of
-from kquota_spark.reports.scope.audit_report import ThrottledBucket
 from kquota_spark.reports.scope.period import Period
 from kquota_spark.reports.scope.report_scope import open_scope
+from kquota_spark.reports.scope.shared_rows import ThrottledBucket
 from kquota_spark.reports.sections.changes import changes_without_effect
 from kquota_spark.reports.sections.throttled import throttled_buckets
 from kquota_spark.schema.tables import DECISIONS

@@ -13,8 +13,8 @@ from kquota_spark.enforcement.input import broker_uses
 from kquota_spark.enforcement.policies import load_policies
 from kquota_spark.errors import UserError
 from kquota_spark.model.quotas.quota_types import QuotaKey
-from kquota_spark.reports.scope.audit_report import RaiseSum, Recommendation
 from kquota_spark.reports.scope.report_scope import Scope
+from kquota_spark.reports.scope.shared_rows import RaiseSum, Recommendation
 
 Headroom = Mapping[tuple[int, str], float]
 """The rate that raises may add, by broker and quota type; a broker without a known capacity is missing."""

@@ -27,8 +27,8 @@ from kquota_spark.model.replay.least_limit import Measure, least_limit, measured
 from kquota_spark.quotas.sources import from_tables
 from kquota_spark.reports.clients.stored_usage import UsagePart, stored_rings, stored_usage
 from kquota_spark.reports.clients.what_if import WARM_UP_MS
-from kquota_spark.reports.scope.audit_report import BucketName
 from kquota_spark.reports.scope.report_scope import Scope
+from kquota_spark.reports.scope.shared_rows import BucketName
 from kquota_spark.schema.key_columns import FROM_LOG
 
 MOST_BUCKETS = 20

@@ -9,8 +9,8 @@ from dataclasses import replace
 from kquota_spark.formats.text.person_units import iso_time
 from kquota_spark.model.quotas.entities import DEFAULT, AnyEntity, Default, Entity, IpEntity, Name
 from kquota_spark.model.quotas.quota_types import AnyKey, QuotaKey
-from kquota_spark.reports.scope.audit_report import Recommendation
 from kquota_spark.reports.scope.cluster_command import on_cluster
+from kquota_spark.reports.scope.shared_rows import Recommendation
 
 
 def alter_command(

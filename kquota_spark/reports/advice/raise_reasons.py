@@ -17,7 +17,7 @@ from kquota_spark.reports.advice.throttle_causes import (
     newest_cut,
     step_text,
 )
-from kquota_spark.reports.scope.audit_report import OBJECTIVE_PERCENT, Alternative, Change, ThrottledBucket
+from kquota_spark.reports.scope.shared_rows import OBJECTIVE_PERCENT, Alternative, Change, ThrottledBucket
 
 HIDDEN_PERCENT = 80.0
 """Percent of throttled seconds from which on the limit hides nearly all demand."""

@@ -33,8 +33,8 @@ from kquota_spark.reports.advice.quota_command import alter_command
 from kquota_spark.reports.advice.recommended_raises import raises
 from kquota_spark.reports.advice.tenant_advice import tenant_advice
 from kquota_spark.reports.advice.throttle_causes import Uses
-from kquota_spark.reports.scope.audit_report import BucketName, Change, Recommendation, ThrottledBucket
 from kquota_spark.reports.scope.report_scope import BUCKET, Scope
+from kquota_spark.reports.scope.shared_rows import BucketName, Change, Recommendation, ThrottledBucket
 
 MEANT_TO_COVER_PERCENT = 80.0
 BANDWIDTH_VALUES = {

@@ -29,14 +29,14 @@ from kquota_spark.reports.advice.raise_reasons import (
     reason_to_leave,
 )
 from kquota_spark.reports.advice.throttle_causes import LEAST_SECONDS, Uses, cause_of
-from kquota_spark.reports.scope.audit_report import (
+from kquota_spark.reports.scope.report_scope import Scope
+from kquota_spark.reports.scope.shared_rows import (
     Alternative,
     BucketName,
     Change,
     Recommendation,
     ThrottledBucket,
 )
-from kquota_spark.reports.scope.report_scope import Scope
 
 THROTTLED_PERCENT = 20.0
 """Percent of the seconds with traffic on one broker up to which throttling is normal: the limit does its work."""

@@ -15,8 +15,8 @@ from kquota_spark.formats.text.person_units import (
 )
 from kquota_spark.model.quotas.quota_types import BANDWIDTH, QuotaType
 from kquota_spark.reports.advice.throttle_causes import WINDOW_S
-from kquota_spark.reports.scope.audit_report import Recommendation, ThrottledBucket
 from kquota_spark.reports.scope.report_scope import Scope
+from kquota_spark.reports.scope.shared_rows import Recommendation, ThrottledBucket
 
 SMALL_REQUEST_BYTES = 16_384
 """The default batch.size of a producer (bytes): a smaller request was sent before a batch was full."""

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 from kquota_spark.enforce.policies.scene import throttled_percent, value_text
 from kquota_spark.formats.text.person_units import clock_time, rate_text
 from kquota_spark.model.quotas.quota_types import CONNECTION, QuotaKey, QuotaType
-from kquota_spark.reports.scope.audit_report import MOST_CLIENTS, BucketName, Change, ThrottledBucket
 from kquota_spark.reports.scope.broker_buckets import amount_per_rate
 from kquota_spark.reports.scope.report_scope import BUCKET, Scope, bucket_of
+from kquota_spark.reports.scope.shared_rows import MOST_CLIENTS, BucketName, Change, ThrottledBucket
 
 LEAST_SECONDS = 60
 """Seconds with traffic below which a share of throttled seconds is too uncertain for a recommendation."""

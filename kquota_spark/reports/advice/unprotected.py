@@ -8,8 +8,8 @@ from kquota_spark.findings.client_findings import IdSeen, unstable_client_ids
 from kquota_spark.findings.findings import Finding, Kind, Severity
 from kquota_spark.findings.rule_findings import rule_findings
 from kquota_spark.model.compare.observed_clients import Observed
-from kquota_spark.reports.scope.audit_report import Unprotected
 from kquota_spark.reports.scope.report_scope import Scope
+from kquota_spark.reports.scope.shared_rows import Unprotected
 
 KINDS = (
     Kind.UNMETERED,

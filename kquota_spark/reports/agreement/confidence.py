@@ -12,9 +12,9 @@ from typing import NamedTuple
 from kquota_spark.config.settings import Settings
 from kquota_spark.formats.text.person_units import person_ms
 from kquota_spark.reports.agreement.agreement import LEAST_PERCENT
-from kquota_spark.reports.scope.audit_report import Agreement, Confidence, Trust
 from kquota_spark.reports.scope.cluster_command import on_cluster
 from kquota_spark.reports.scope.report_scope import Scope
+from kquota_spark.reports.scope.shared_rows import Agreement, Confidence, Trust
 from kquota_spark.schema.gap_tables import BROKER_START
 from kquota_spark.store.reading import utc_text
 

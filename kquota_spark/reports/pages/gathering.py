@@ -9,9 +9,9 @@ from kquota_spark import __version__
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.reports.agreement.confidence import confidence, covered_note, is_little_covered
-from kquota_spark.reports.scope.audit_report import Head, ThrottledBucket
 from kquota_spark.reports.scope.period import Period
 from kquota_spark.reports.scope.report_scope import Scope, is_first_look, open_scope
+from kquota_spark.reports.scope.shared_rows import Head, ThrottledBucket
 from kquota_spark.reports.sections import SECTIONS, AuditReport
 from kquota_spark.reports.sections.throttled import throttled_buckets
 from kquota_spark.store.reading import Tables, utc_text

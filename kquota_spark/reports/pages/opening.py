@@ -8,7 +8,7 @@ from kquota_spark.formats.text.person_units import person_ms
 from kquota_spark.reports.pages.headline import headline
 from kquota_spark.reports.parts import words
 from kquota_spark.reports.parts.page_parts import Link, Opening, Tone, Worst
-from kquota_spark.reports.scope.audit_report import Change
+from kquota_spark.reports.scope.shared_rows import Change
 from kquota_spark.reports.sections import AuditReport
 from kquota_spark.reports.sections.limits import near_and_over, near_tone
 from kquota_spark.reports.sections.to_do import MOST_ADVICE, MOST_WORST, action_of, card_anchor

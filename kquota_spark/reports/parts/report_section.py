@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kquota_spark.reports.parts.page_parts import Section
-from kquota_spark.reports.scope.audit_report import BucketName
 from kquota_spark.reports.scope.report_scope import Scope
+from kquota_spark.reports.scope.shared_rows import BucketName
 
 if TYPE_CHECKING:
     from kquota_spark.reports.sections import AuditReport

@@ -19,7 +19,7 @@ from kquota_spark.formats.text.person_units import (
 )
 from kquota_spark.model.quotas.entities import Default, IpEntity, parse_entity
 from kquota_spark.reports.parts.page_parts import Cell, Column, Tone
-from kquota_spark.reports.scope.audit_report import (
+from kquota_spark.reports.scope.shared_rows import (
     OBJECTIVE_PERCENT,
     BucketName,
     Confidence,

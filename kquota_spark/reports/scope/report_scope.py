@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
-from kquota_spark.reports.scope.audit_report import BucketName
 from kquota_spark.reports.scope.period import Period
+from kquota_spark.reports.scope.shared_rows import BucketName
 from kquota_spark.reports.scope.timeline_slots import SLOT_LENGTHS_S
 from kquota_spark.schema import harm
 from kquota_spark.schema.key_columns import FROM_LOG

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kquota_spark.reports.scope.audit_report import (
+from kquota_spark.reports.scope.shared_rows import (
     Change,
     Confidence,
     Head,
@@ -60,7 +60,7 @@ FIRST_LOOK = (usage.SECTION, to_do.SECTION, unprotected.SECTION, capacity.SECTIO
 
 @dataclass(frozen=True, slots=True)
 class AuditReport:
-    """The whole report."""
+    """The whole report. Lists are cut to the largest items, beside the count and the sum of those left out."""
 
     head: Head
     confidence: Confidence

@@ -16,8 +16,8 @@ from kquota_spark.reports.parts.report_section import (
     names_of,
     values_of,
 )
-from kquota_spark.reports.scope.audit_report import BucketName
 from kquota_spark.reports.scope.report_scope import BUCKET, Scope, bucket_of
+from kquota_spark.reports.scope.shared_rows import BucketName
 from kquota_spark.reports.timeline.top_buckets import LIMIT_PERCENT
 
 if TYPE_CHECKING:

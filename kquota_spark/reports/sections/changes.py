@@ -18,9 +18,9 @@ from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.reports.parts.page_parts import Block, Cell, Chart, Column, Section, table_of
 from kquota_spark.reports.parts.report_section import CsvFile, ReportSection, values_of
 from kquota_spark.reports.parts.words import counted, entity_of, moment, rate_cell
-from kquota_spark.reports.scope.audit_report import Change, Effect
 from kquota_spark.reports.scope.echoes import QuotaSet, is_echo
 from kquota_spark.reports.scope.report_scope import BUCKET, Scope
+from kquota_spark.reports.scope.shared_rows import Change, Effect
 from kquota_spark.reports.timeline.timeline_events import EDIT_MS, EDIT_REQUESTS, editor_of
 
 if TYPE_CHECKING:

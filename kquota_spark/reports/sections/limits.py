@@ -13,8 +13,8 @@ from kquota_spark.formats.text.person_units import iso_time
 from kquota_spark.reports.parts import words
 from kquota_spark.reports.parts.page_parts import Block, Cell, Chart, Column, Section, Tone, table_of
 from kquota_spark.reports.parts.report_section import BUCKET_COLUMNS, CsvFile, ReportSection, names_of
-from kquota_spark.reports.scope.audit_report import BucketName
 from kquota_spark.reports.scope.report_scope import BUCKET, Scope, bucket_of
+from kquota_spark.reports.scope.shared_rows import BucketName
 from kquota_spark.reports.sections.rates import rate_blocks, rate_lines, rates_file
 from kquota_spark.reports.sections.throttled import throttled_buckets
 from kquota_spark.reports.timeline.top_buckets import LIMIT_PERCENT, NEAR_PERCENT

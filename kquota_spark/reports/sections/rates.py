@@ -17,8 +17,8 @@ from kquota_spark.model.quotas.quota_types import BANDWIDTH, CONNECTION, IP_QUOT
 from kquota_spark.reports.parts import words
 from kquota_spark.reports.parts.page_parts import Block, Cell, Chart, Column, table_of
 from kquota_spark.reports.parts.report_section import BUCKET_COLUMNS, CsvFile, names_of
-from kquota_spark.reports.scope.audit_report import BucketName
 from kquota_spark.reports.scope.report_scope import BUCKET, Scope, bucket_of
+from kquota_spark.reports.scope.shared_rows import BucketName
 from kquota_spark.reports.sections.changes import change_text, quota_type_of
 
 if TYPE_CHECKING:

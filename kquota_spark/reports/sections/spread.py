@@ -14,8 +14,8 @@ from kquota_spark.formats.text.person_units import broker_text, person_ms, rate_
 from kquota_spark.reports.parts import words
 from kquota_spark.reports.parts.page_parts import Block, Cell, Chart, Column, table_of
 from kquota_spark.reports.parts.report_section import BUCKET_COLUMNS, CsvFile, names_of, values_of
-from kquota_spark.reports.scope.audit_report import BucketName
 from kquota_spark.reports.scope.report_scope import BUCKET, Scope, bucket_of
+from kquota_spark.reports.scope.shared_rows import BucketName
 from kquota_spark.reports.sections.limits import band
 
 if TYPE_CHECKING:

@@ -21,13 +21,13 @@ from kquota_spark.reports.parts.report_section import (
     names_of,
     values_of,
 )
-from kquota_spark.reports.scope.audit_report import (
+from kquota_spark.reports.scope.report_scope import BUCKET, Scope, bucket_of
+from kquota_spark.reports.scope.shared_rows import (
     MOST_CLIENTS,
     OBJECTIVE_PERCENT,
     BucketName,
     ThrottledBucket,
 )
-from kquota_spark.reports.scope.report_scope import BUCKET, Scope, bucket_of
 from kquota_spark.reports.sections.rates import side_by_side
 from kquota_spark.schema.harm import time_throttled
 

@@ -14,8 +14,8 @@ from kquota_spark.reports.advice.throttle_causes import causes, uses_of
 from kquota_spark.reports.parts import words
 from kquota_spark.reports.parts.page_parts import Advice, Block, Cell, Column, Section, Tone, table_of
 from kquota_spark.reports.parts.report_section import CsvFile, ReportSection, file_of
-from kquota_spark.reports.scope.audit_report import BucketName, RaiseSum, Recommendation
 from kquota_spark.reports.scope.report_scope import Scope, is_first_look
+from kquota_spark.reports.scope.shared_rows import BucketName, RaiseSum, Recommendation
 from kquota_spark.reports.sections.changes import changes, quota_type_of
 from kquota_spark.reports.sections.throttled import throttled_buckets
 from kquota_spark.reports.sections.unprotected import observed

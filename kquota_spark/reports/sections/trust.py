@@ -21,8 +21,8 @@ from kquota_spark.reports.parts.page_parts import (
 )
 from kquota_spark.reports.parts.report_section import CsvFile, ReportSection, file_of
 from kquota_spark.reports.parts.words import count_cell, counted, in_order, sentence, share_text, type_word
-from kquota_spark.reports.scope.audit_report import Agreement, Confidence, Trust
 from kquota_spark.reports.scope.report_scope import Scope
+from kquota_spark.reports.scope.shared_rows import Agreement, Confidence, Trust
 
 if TYPE_CHECKING:
     from kquota_spark.reports.sections import AuditReport

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from kquota_spark.reports.scope.audit_report import (
+from kquota_spark.reports.scope.shared_rows import (
     Agreement,
     BucketName,
     Change,

@@ -16,8 +16,8 @@ from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.quota_types import QuotaKey
 from kquota_spark.reports.advice.quota_command import whatif_command
 from kquota_spark.reports.pages.gathering import gather_report
-from kquota_spark.reports.scope.audit_report import RaiseSum, Recommendation
 from kquota_spark.reports.scope.period import Period
+from kquota_spark.reports.scope.shared_rows import RaiseSum, Recommendation
 from kquota_spark.reports.sections import AuditReport
 from kquota_spark.store.rows import entity_columns
 from tests.support.logs.captures import KRAFT41

@@ -11,8 +11,8 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.reports.pages.gathering import gather_report
 from kquota_spark.reports.pages.opening import opening
-from kquota_spark.reports.scope.audit_report import Head, Trust
 from kquota_spark.reports.scope.period import Period
+from kquota_spark.reports.scope.shared_rows import Head, Trust
 from kquota_spark.reports.sections.trust import trust_section
 from tests.support.reports.gathered_report import gathered, throttled
 from tests.support.tables.report_tables import FROM_MS, MADE_AT_MS, TO_MS, write_report_tables

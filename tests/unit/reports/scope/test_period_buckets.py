@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from kquota_spark.reports.pages.page_html import html_page
-from kquota_spark.reports.scope.audit_report import BucketName
+from kquota_spark.reports.scope.shared_rows import BucketName
 from kquota_spark.reports.sections.buckets import PeriodBucket
 from tests.support.reports.drawn_report import all_buckets_report
 from tests.support.reports.gathered_report import gathered, throttled

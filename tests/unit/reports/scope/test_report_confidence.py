@@ -10,8 +10,8 @@ import pytest
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.reports.pages.gathering import gather_report
-from kquota_spark.reports.scope.audit_report import Agreement, Trust
 from kquota_spark.reports.scope.period import Period
+from kquota_spark.reports.scope.shared_rows import Agreement, Trust
 from kquota_spark.reports.sections import AuditReport
 from tests.support.reports.gathered_report import gathered, jmx
 from tests.support.tables.table_rows import T0_MS, decision, request, second, unreadable, usage, write_table

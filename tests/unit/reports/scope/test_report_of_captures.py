@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from kquota_spark.reports.pages.gathering import gather_report
-from kquota_spark.reports.scope.audit_report import Trust
 from kquota_spark.reports.scope.period import Period
+from kquota_spark.reports.scope.shared_rows import Trust
 from kquota_spark.store.reading import open_tables
 from tests.support.logs.captures import ZK39_PLAIN
 from tests.support.tables.capture_tables import write_capture

@@ -17,7 +17,7 @@ from kquota_spark.model.quotas.quota_types import AnyKey, IpQuotaKey, QuotaKey
 from kquota_spark.reports.advice.quota_command import alter_command
 from kquota_spark.reports.advice.raise_reasons import Case, alternatives_of
 from kquota_spark.reports.advice.throttle_causes import Use, Uses, cause_of
-from kquota_spark.reports.scope.audit_report import Alternative, BucketName, Recommendation, ThrottledBucket
+from kquota_spark.reports.scope.shared_rows import Alternative, BucketName, Recommendation, ThrottledBucket
 from kquota_spark.store.rows import entity_columns
 from tests.support.reports.gathered_report import Row, gathered, rule, throttled
 from tests.support.tables.report_tables import HOSTILE

@@ -7,7 +7,7 @@ from typing import Any
 
 from kquota_spark.model.quotas.entities import DEFAULT, Entity
 from kquota_spark.reports.pages.page import page_of
-from kquota_spark.reports.scope.audit_report import Change
+from kquota_spark.reports.scope.shared_rows import Change
 from kquota_spark.reports.sections.capacity import Capacity
 from kquota_spark.reports.sections.usage import Talker
 from kquota_spark.store.rows import entity_columns

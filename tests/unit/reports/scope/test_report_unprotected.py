@@ -6,8 +6,8 @@ from pathlib import Path
 
 from kquota_spark.model.quotas.entities import DEFAULT, Entity
 from kquota_spark.reports.pages.gathering import gather_report
-from kquota_spark.reports.scope.audit_report import Unprotected
 from kquota_spark.reports.scope.period import Period
+from kquota_spark.reports.scope.shared_rows import Unprotected
 from tests.support.reports.gathered_report import gathered, rule
 from tests.support.tables.report_tables import FROM_MS, MADE_AT_MS, SHARED, TO_MS, write_report_tables
 from tests.support.tables.table_rows import usage

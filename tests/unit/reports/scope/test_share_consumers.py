@@ -8,8 +8,8 @@ import pytest
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.reports.pages.gathering import gather_report
-from kquota_spark.reports.scope.audit_report import Trust
 from kquota_spark.reports.scope.period import Period
+from kquota_spark.reports.scope.shared_rows import Trust
 from tests.support.logs.captures import KRAFT43_SHARE
 from tests.support.programs.command_output import as_json, shown
 from tests.support.tables.capture_tables import write_capture

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kquota_spark.reports.parts.page_parts import Chart
-from kquota_spark.reports.scope.audit_report import BucketName, Change
+from kquota_spark.reports.scope.shared_rows import BucketName, Change
 from kquota_spark.reports.sections import AuditReport
 from kquota_spark.reports.sections.rates import Line
 from kquota_spark.reports.sections.throttled import throttled_section

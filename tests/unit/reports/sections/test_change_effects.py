@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from kquota_spark.model.quotas.entities import Entity
-from kquota_spark.reports.scope.audit_report import Change, Effect
+from kquota_spark.reports.scope.shared_rows import Change, Effect
 from kquota_spark.reports.sections.changes import length_ms
 from kquota_spark.store.rows import entity_columns
 from tests.support.reports.gathered_report import gathered

@@ -10,7 +10,7 @@ from kquota_spark.reports.pages.opening import opening
 from kquota_spark.reports.pages.page import page_of
 from kquota_spark.reports.pages.page_html import html_page
 from kquota_spark.reports.parts.page_parts import Link, Tone, Worst
-from kquota_spark.reports.scope.audit_report import Alternative, Recommendation, ThrottledBucket
+from kquota_spark.reports.scope.shared_rows import Alternative, Recommendation, ThrottledBucket
 from kquota_spark.reports.sections import AuditReport
 from kquota_spark.reports.sections.buckets import PeriodBucket
 from kquota_spark.reports.sections.limits import limits_section

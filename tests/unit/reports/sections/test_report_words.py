@@ -9,7 +9,7 @@ import pytest
 from kquota_spark.reports.pages.headline import headline
 from kquota_spark.reports.pages.opening import opening
 from kquota_spark.reports.parts.page_parts import Tone
-from kquota_spark.reports.scope.audit_report import Unprotected
+from kquota_spark.reports.scope.shared_rows import Unprotected
 from kquota_spark.reports.sections.limits import limits_section
 from kquota_spark.reports.sections.throttled import throttled_section
 from kquota_spark.reports.sections.trust import trust_section

@@ -1,8 +1,7 @@
-"""The content of the report as data: gathered from the tables by `reports`, drawn as HTML, Markdown, CSV or JSON.
+"""Rows of the report that several rooms read or make; a row of one section alone is in the file of that section.
 
-The parts are in the order in which they are read. Texts contain names as clients sent them; the code that draws a page
-escapes them. Amounts are in the unit of their `quota_type`, rates are per second, and every time is epoch ms. Lists are
-cut to the largest items, beside the count and the sum of those left out.
+Texts contain names as clients sent them; the code that draws a page escapes them. Amounts are in the unit of their
+`quota_type`, rates are per second, and every time is epoch ms.
 """
 
 from __future__ import annotations
