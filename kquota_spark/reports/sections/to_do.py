@@ -7,9 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from kquota_spark.formats.text.person_units import broker_text, person_ms, type_text
-from kquota_spark.reports.advice.headroom import headroom, raise_sums
 from kquota_spark.reports.advice.quota_command import with_settings
-from kquota_spark.reports.advice.recommendations import recommendations
 from kquota_spark.reports.advice.throttle_causes import causes, uses_of
 from kquota_spark.reports.parts import words
 from kquota_spark.reports.parts.page_parts import Advice, Block, Cell, Column, Section, Tone, table_of
@@ -43,6 +41,10 @@ class BucketCause:
 
 def gather(scope: Scope) -> dict[str, Any]:
     """The recommendations, the sums of the raises, and the causes of the buckets with which the page begins."""
+    # What recommends loads the replay and the policies, which commands that read one section can do without.
+    from kquota_spark.reports.advice.headroom import headroom, raise_sums
+    from kquota_spark.reports.advice.recommendations import recommendations
+
     throttled, found_changes = scope.once(throttled_buckets).shown, scope.once(changes)[0]
     room = headroom(scope.settings, scope) if throttled and scope.tenant is None else {}
     uses = uses_of(scope, throttled)
