@@ -6,6 +6,9 @@ and in rows from JMX that of JMX.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import NamedTuple
+
 _IS_REPLAY = "observed_total_throttle_ms is null"
 DELAY_MS = "coalesce(observed_total_throttle_ms, total_throttle_ms)"
 """Total delay of a decision, ms; null from JMX."""
@@ -25,6 +28,19 @@ throttle, a rate above the limit counts if the replay is certain of it.
 """
 
 
+def mute_end_ms(second_ms: str, longest_ms: str, is_log: str) -> str:
+    """SQL: the end of the last throttle that began in a second, epoch ms: whole seconds, at least one.
+
+    A decision does not have the place of a throttle within its second. JMX does not show single throttles.
+
+    Args:
+        second_ms: SQL of the start of the second, epoch ms.
+        longest_ms: SQL of the longest throttle in it, ms.
+        is_log: SQL of whether the log is the source.
+    """
+    return f"({second_ms} + if({is_log}, greatest(1, ceil(coalesce({longest_ms}, 0) / 1000.0)), 1)::bigint * 1000)"
+
+
 def time_throttled(key: str, rows: str) -> str:
     """SQL of common tables, the last one `of_time`: the clock time throttled of each key, in `throttled_seconds`.
 
@@ -38,7 +54,7 @@ def time_throttled(key: str, rows: str) -> str:
     return f"""
 held as (
   select {key}, second_ms, bool_or(is_log) as is_log,
-         max(second_ms + if(is_log, greatest(1, ceil(coalesce(longest_ms, 0) / 1000.0)), 1)::bigint * 1000) as end_ms
+         max({mute_end_ms("second_ms", "longest_ms", "is_log")}) as end_ms
   from {rows} where is_throttled group by all
 ), spread as (
   select *, greatest(second_ms, coalesce(max(end_ms) over (
@@ -50,6 +66,39 @@ held as (
 )"""  # noqa: S608 - names of ours
 
 
+class Span(NamedTuple):
+    """Whole seconds of the clock, from the first until before the end."""
+
+    first_s: int
+    end_s: int
+
+
+def muted(second_s: int, longest_ms: int) -> Span:
+    """The seconds in which a throttle that began in a second held, as `time_throttled` counts them.
+
+    Args:
+        second_s: the second.
+        longest_ms: the longest throttle in it, ms.
+    """
+    return Span(second_s, second_s + max(1, -(-longest_ms // 1_000)))
+
+
+def joined(spans: Iterable[Span]) -> list[Span]:
+    """The spans in the order of time, with those that touch or overlap as one."""
+    found: list[Span] = []
+    for span in sorted(spans):
+        if found and span.first_s <= found[-1].end_s:
+            found[-1] = Span(found[-1].first_s, max(found[-1].end_s, span.end_s))
+        else:
+            found.append(span)
+    return found
+
+
+def seconds_of(spans: Iterable[Span], first_s: int, end_s: int) -> int:
+    """Seconds that spans cover together, from `first_s` until before `end_s`."""
+    return sum(max(0, min(span.end_s, end_s) - max(span.first_s, first_s)) for span in joined(spans))
+
+
 CERTAIN_REPLAY_MS = (
     "sum(total_throttle_ms) filter (is_certain and observed_total_throttle_ms is not null)::bigint"
 )
@@ -57,6 +106,11 @@ CERTAIN_REPLAY_MS = (
 CERTAIN_BROKER_MS = "sum(observed_total_throttle_ms) filter (is_certain)::bigint"
 """Total delay of the same decisions by brokers, ms."""
 
+EPISODE_END = (
+    "coalesce(violations.end_time, "
+    "greatest(violations.last_second + interval 1 second, violations.muted_until))"
+)
+"""The end of a violation, or of what is known of it so far: a timestamp."""
 EPISODE_DELAY_MS = "coalesce(observed_throttled_ms, throttled_ms)"
 """Total delay of a violation, ms; null from JMX."""
 EPISODE_REQUESTS = "if(observed_throttled_ms is null, throttled_requests, observed_throttled_requests)"

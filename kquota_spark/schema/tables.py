@@ -234,7 +234,10 @@ VIOLATIONS = Table(
         QUOTA_TYPE,
         *BUCKET,
         timestamp("start_time", "first violated second, UTC"),
-        timestamp("end_time", "end of the last violated second, UTC; null while the episode is open"),
+        timestamp(
+            "end_time",
+            "end of the last violated second, or of the last throttle if that is later, UTC; null while it is open",
+        ),
         timestamp("last_second", "last violated second seen so far, UTC"),
         integer("level", "precedence level of the rule at the start"),
         string("rule", "entity that set the limit at the start"),
@@ -254,6 +257,9 @@ VIOLATIONS = Table(
         ),
         bigint("observed_throttled_requests", "requests with a throttle above 0 in the log; null from JMX"),
         bigint("observed_longest_throttle_ms", "longest throttle the broker logged, ms"),
+        timestamp(
+            "muted_until", "end of the last throttle in the violated seconds so far, whole seconds, UTC"
+        ),
     ),
     partition_by=("event_date",),
     skip_by=("start_time", "end_time"),

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from kquota_spark.model.measure.points import CONTROLLER_ID
 from kquota_spark.model.quotas.quota_types import QuotaType
-from kquota_spark.schema.harm import IS_VIOLATED
+from kquota_spark.schema.harm import IS_VIOLATED, LONGEST_THROTTLE_MS, mute_end_ms
 
 if TYPE_CHECKING:
     import duckdb
@@ -60,6 +60,10 @@ _COLUMNS: Mapping[str, tuple[str, str]] = {
     "observed_throttled_ms": _sum("observed_throttled_ms", "observed_total_throttle_ms"),
     "observed_throttled_requests": _sum("observed_throttled_requests", "observed_throttled_requests"),
     "observed_longest_throttle_ms": ("observed_throttle_ms", "max(observed_longest_throttle_ms)"),
+    "muted_until_ms": (
+        mute_end_ms("epoch_ms(second)", LONGEST_THROTTLE_MS, f"source = '{LOG}'"),
+        "max(muted_until_ms)",
+    ),
 }
 """For each column of a piece: its SQL for one violated second of `decisions`, and for several pieces.
 
@@ -151,6 +155,8 @@ select {_KEY}, {columns} from numbered group by {_KEY}, part"""  # noqa: S608 - 
 def ended_sql(episodes: str, clocks: str, gap_ms: int) -> str:
     """SQL: the episodes with their ids and ends, epoch ms; the end is null if an episode may continue.
 
+    An episode lasts until the end of its last second, or of the last throttle in it if that is later.
+
     Args:
         episodes: name of a table or view.
         clocks: one with `cluster_id`, `broker_id`, `source` and `newest_ms`, the newest second (epoch ms) of each
@@ -160,7 +166,7 @@ def ended_sql(episodes: str, clocks: str, gap_ms: int) -> str:
     # The controller's bucket is rarely used, so its clock is that of the cluster.
     return f"""
 select episodes.*, {EPISODE_ID} as episode_id,
-       case when newest_ms - last_ms > {gap_ms} then last_ms + 1000 end as end_ms
+       case when newest_ms - last_ms > {gap_ms} then greatest(last_ms + 1000, muted_until_ms) end as end_ms
 from {episodes} as episodes left join (
   select cluster_id, broker_id, source, max(newest_ms) as newest_ms from (
     select * from {clocks} union all select * replace ({CONTROLLER_ID} as broker_id) from {clocks}

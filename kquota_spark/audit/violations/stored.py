@@ -15,7 +15,9 @@ from kquota_spark.store.durable import sync_commit
 from kquota_spark.store.storage import arrow_files
 
 ON_SAME = "old.episode_id = new.episode_id and old.event_date = new.event_date"
-_TIMES = {"start_time": "start_ms", "last_second": "last_ms", "end_time": "end_ms"}
+_TIMES = {
+    "start_time": "start_ms", "last_second": "last_ms", "muted_until": "muted_until_ms", "end_time": "end_ms",
+}  # fmt: skip
 _IN_MS, _IN_US = pa.timestamp("ms", tz="UTC"), pa.timestamp("us", tz="UTC")
 
 

@@ -13,7 +13,7 @@ from kquota_spark.reports.scope.period import Period
 from kquota_spark.reports.scope.timeline_slots import Identity, seconds_sql
 from kquota_spark.reports.timeline.events import Event, merged
 from kquota_spark.schema.gap_tables import BROKER_START
-from kquota_spark.schema.harm import EPISODE_DELAY_MS, EPISODE_REQUESTS
+from kquota_spark.schema.harm import EPISODE_DELAY_MS, EPISODE_END, EPISODE_REQUESTS
 from kquota_spark.store.reading import Tables
 
 EDIT_MS = 60_000
@@ -51,7 +51,7 @@ select epoch_ms(start_time) as time_ms, epoch_ms(end_time) as until_ms, limit_pe
 from violations
 where cluster_id = ? and broker_id = ? and quota_type = ? and bucket_user = ? and bucket_client_id = ?
   and coalesce(bucket_tags, '') = ? and epoch_ms(start_time) < ?
-  and epoch_ms(coalesce(end_time, last_second + interval 1 second)) > ?
+  and epoch_ms({EPISODE_END}) > ?
 order by time_ms
 """  # noqa: S608 - names of ours
 _GAPS = """

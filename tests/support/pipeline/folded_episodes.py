@@ -45,6 +45,7 @@ class Episode(NamedTuple):
         observed_throttled_ms: as `throttled_ms`, by the broker's log.
         observed_throttled_requests: likewise.
         observed_longest_throttle_ms: likewise.
+        muted_until_ms: end of the last throttle that began in it; None where that is not known.
     """
 
     start_ms: int
@@ -64,10 +65,14 @@ class Episode(NamedTuple):
     observed_throttled_ms: int | None = None
     observed_throttled_requests: int | None = None
     observed_longest_throttle_ms: int | None = None
+    muted_until_ms: int | None = None
 
 
 class Violation(NamedTuple):
-    """An episode of a bucket. `end_ms` is the end of its last second once its gap has passed; None while it is open."""
+    """An episode of a bucket.
+
+    `end_ms` is the end of its last second or throttle, once its gap has passed; None while it is open.
+    """
 
     bucket: BucketId
     episode: Episode
@@ -96,7 +101,7 @@ class Clocks:
         """The end of an episode whose gap has passed; None if it may go on."""
         newest_ms = self._newest_ms.get((bucket.cluster_id, bucket.broker_id, episode.source))
         is_over = newest_ms is not None and newest_ms - episode.last_ms > gap_ms
-        return episode.last_ms + 1_000 if is_over else None
+        return max(episode.last_ms + 1_000, episode.muted_until_ms or 0) if is_over else None
 
 
 def folded(pieces: Iterable[tuple[BucketId, Episode]], clocks: Clocks, gap_ms: int) -> Iterable[Violation]:
@@ -149,6 +154,7 @@ def _sum(parts: Sequence[Episode]) -> Episode:
         _total(part.observed_throttled_ms for part in parts),
         _total(part.observed_throttled_requests for part in parts),
         max(_told(part.observed_longest_throttle_ms for part in parts), default=None),
+        max(_told(part.muted_until_ms for part in parts), default=None),
     )
 
 

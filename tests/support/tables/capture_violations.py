@@ -35,6 +35,9 @@ def write_violations(settings: Settings) -> None:
 
 def _violation(episode: list[dict[str, Any]], clock: Any) -> dict[str, Any]:
     first, last = episode[0], episode[-1]
+    muted_until = max(
+        row["second"] + timedelta(seconds=max(1, -(-row["observed_throttle_ms"] // 1_000))) for row in episode
+    )
     is_open = (clock - last["second"]).total_seconds() <= GAP_S
     names = {
         name: sorted({each for row in episode for each in row[name]}) for name in ("users", "client_ids")
@@ -43,7 +46,7 @@ def _violation(episode: list[dict[str, Any]], clock: Any) -> dict[str, Any]:
         **{name: first[name] for name in (*_BUCKET, "event_date", "level", "rule")}, **names, "source": "log",
         "episode_id": f"{'/'.join(str(first[name]) for name in _BUCKET)} {first['second']}",
         "start_time": first["second"], "last_second": last["second"],
-        "end_time": None if is_open else last["second"] + timedelta(seconds=1),
+        "end_time": None if is_open else muted_until, "muted_until": muted_until,
         "limit_per_s": min(row["limit_per_s"] for row in episode),
         "peak_rate_per_s": max(row["rate_per_s"] for row in episode),
         "peak_quota_used_percent": max(row["quota_used_percent"] for row in episode),

@@ -117,6 +117,7 @@ def test_an_episode_is_seen_at_once_and_closed_when_its_gap_has_passed(settings:
         "observed_throttled_ms": None,
         "observed_throttled_requests": 0,
         "observed_longest_throttle_ms": 0,
+        "muted_until": T0_MS + 2_000,
     }
     assert row == first
     assert list(row) == VIOLATIONS.names
@@ -125,6 +126,7 @@ def test_an_episode_is_seen_at_once_and_closed_when_its_gap_has_passed(settings:
     assert row == {
         **first,
         "last_second": T0_MS + 4_000,
+        "muted_until": T0_MS + 5_000,
         "limit_per_s": 800_000.0,
         "violated_seconds": 3,
         "throttled_ms": 210,
