@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from kquota_spark.findings.findings import Finding, Kind, Severity, client_text
 from kquota_spark.findings.idle_rules import LEAST_OBSERVED_MS, dead, misnamed, shadowed
+from kquota_spark.formats.text.person_units import person_ms, person_rate
 from kquota_spark.model.compare.observed_clients import ANY_NAME, Governing, Observed, Seen
 from kquota_spark.model.quotas.quota_types import BANDWIDTH, QuotaType
 from kquota_spark.model.quotas.resolve import CLIENT_ONLY_LEVELS, USER_ONLY_LEVELS
@@ -90,13 +91,13 @@ def _empty_client_ids(observed: Observed) -> Iterator[Finding]:
             empty = observed.resolved(one)
             if named.limit is None or empty.limit == named.limit:
                 continue
-            has = "no limit" if empty.limit is None else f"{empty.limit:,.0f} B/s of {empty.entity}"
+            has = "no limit" if empty.limit is None else f"{person_rate(empty.limit)} of {empty.entity}"
             yield Finding(
                 Kind.EMPTY_CLIENT_ID,
                 Severity.HIGH if empty.limit is None else Severity.WARNING,
                 client_text(one.user, ""),
                 f"{quota_type.value} with an empty client id gets {has}; with any client id it would be "
-                f"{named.limit:,.0f} B/s of {named.entity} (KAFKA-13341): no default of client ids "
+                f"{person_rate(named.limit)} of {named.entity} (KAFKA-13341): no default of client ids "
                 "matches an empty one",
                 "set client.id in the client, or a quota for its user",
                 (_row(one),),
@@ -114,15 +115,14 @@ def _shared_buckets(observed: Observed) -> Iterator[Finding]:
             users = sorted({one.user for one, _ in of_bucket})
             if len(users) < 2:
                 continue
-            throttled_ms = sum(one.throttled_ms for one, _ in of_bucket)
-            throttled_s = float(f"{throttled_ms / 1_000:.3g}")
+            delay_ms = sum(one.throttled_ms for one, _ in of_bucket)
             rule = of_bucket[0][1]
             yield Finding(
                 Kind.SHARED_BUCKET,
-                Severity.WARNING if throttled_ms else Severity.INFO,
+                Severity.WARNING if delay_ms else Severity.INFO,
                 f"client id {client_id}",
-                f"{len(users)} users share one {quota_type.value} bucket of {rule.limit or 0:,.0f} B/s a broker "
-                f"({rule.entity}), total delay {throttled_s:,.12g} s: one of them can throttle the others",
+                f"{len(users)} users share one {quota_type.value} bucket of {person_rate(rule.limit)} per broker "
+                f"({rule.entity}), total delay {person_ms(delay_ms)}: one of them can throttle the others",
                 "give the users quotas of their own, or client ids",
                 tuple(_row(one) for one, _ in of_bucket[:_MOST_ROWS]),
             )
@@ -184,5 +184,5 @@ def _users(seen: Iterable[Seen]) -> str:
 def _row(one: Seen) -> dict[str, str | int]:
     return {
         "user": one.user, "client_id": one.client_id, "quota_type": one.quota_type.value,
-        "bytes": one.amount, "throttled_ms": one.throttled_ms,
+        "bytes": one.amount, "delay_ms": one.throttled_ms,
     }  # fmt: skip

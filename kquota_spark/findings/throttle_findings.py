@@ -139,7 +139,8 @@ def _cannot_obey(client: ThrottledClient) -> Finding | None:
         f"from {LEAST_OLD_THROTTLES} on) and speaks {names}; clients wait from PRODUCE v6 and FETCH v8 on (KIP-219)",
         "update the client library; until then only the muted connection slows it down",
         tuple(
-            {"api": Api(api).name, "api_version": version, "throttled": count} for api, version, count in old
+            {"api": Api(api).name, "api_version": version, "throttled_requests": count}
+            for api, version, count in old
         ),
     )
 
@@ -197,7 +198,7 @@ def _starved(user: str, client_id: str, runs: Sequence[EmptyRun]) -> Finding:
             {
                 "time_ms": run.first_ms,
                 "broker_id": run.broker_id,
-                "throttled_fetches": run.fetches,
+                "throttled_requests": run.fetches,
                 "lasted_ms": run.until_ms - run.first_ms,
                 "longest_throttle_ms": run.longest_throttle_ms,
             }

@@ -261,7 +261,7 @@ def run_resolve(options: argparse.Namespace) -> int:
         print_answer("kquota resolve", {**head, "rows": rows}, options.output)
         return 0
     page = Page()
-    page.paragraph("", f"{who_text(question)}, {as_of_text(question, iso_time)}", indent=0)
+    page.paragraph("", f"{who_text(question)}, {as_of_text(question, utc_text)}", indent=0)
     shown = (
         _walk_columns() if options.walk else _columns(question, with_overrides=not options.omit_overridden)
     )

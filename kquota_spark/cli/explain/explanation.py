@@ -191,7 +191,7 @@ def identity_notes(question: ClientQuotas) -> list[str]:
         notes.append(NO_CLIENT_ID)
     known_through_ms = question.history.known_through_ms
     if known_through_ms is not None and known_through_ms < question.at_ms:
-        notes.append(f"edits after {iso_time(known_through_ms)} are not known to this source")
+        notes.append(f"edits after {utc_text(known_through_ms)} are not known to this source")
     if question.has_callback:
         notes.append(
             f"the callback {terminal_text(question.settings.quotas.callback)} decides, asked as broker "

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kquota_spark.cli.options import PeriodOptions, bucket_text, counted, percent_text
-from kquota_spark.cli.question import Asked, Found, Question
+from kquota_spark.cli.question import Asked, Found, Question, agreement_text
 from kquota_spark.cli.text.render import Colour, Row, Shown
 from kquota_spark.findings.agreement_causes import LEAST_AGREEMENT_PERCENT
 from kquota_spark.formats.text.escape import terminal_text
@@ -48,17 +48,23 @@ def _find(asked: Asked) -> Found:
         rows,
         (*_KEYS[group], *_COUNTS),
         "\n".join([_footer(rows, group) + rest, *_cause_lines(dropped)]),
+        head=_head(rows) if rows else "",
         when_empty="no decisions in that time",
         envelope={"causes": [_cause_row(drop, cause) for drop in dropped for cause in drop.causes]},
     )
 
 
+def _head(rows: Sequence[Row]) -> str:
+    """The agreement of all rows together, with what it leaves out."""
+    names = ("requests_judged", "requests_agreeing", "uncertain", "excluded", "inferred")
+    return agreement_text({name: sum(row[name] for row in rows) for name in names})
+
+
 def _footer(rows: Sequence[Row], group: str) -> str:
-    judged = sum(row["requests_judged"] for row in rows)
-    agreeing = sum(row["requests_agreeing"] for row in rows)
-    whole = percent_text(100.0 * agreeing / judged if judged else None)
-    delay = _delay(*(sum(row[f"delay_by_{source}_ms"] for row in rows) for source in ("brokers", "replay")))
-    return f"agreement {whole} of {judged:,} certain verdicts, {counted(len(rows), group)}{delay}"
+    delay = _delay(
+        *(sum(row[name] for row in rows) for name in ("certain_delay_ms", "certain_delay_by_replay_ms"))
+    )
+    return f"{counted(len(rows), group)}{delay}"
 
 
 def _delay(brokers_ms: int, replay_ms: int) -> str:
@@ -124,13 +130,13 @@ _COUNTS = (
     ),
     Shown(
         "delay",
-        lambda row: person_ms(row["delay_by_brokers_ms"]) if row["delay_by_brokers_ms"] else "-",
+        lambda row: person_ms(row["certain_delay_ms"]) if row["certain_delay_ms"] else "-",
         rank=1,
         note="delay: total delay by brokers",
     ),
     Shown(
         "by replay",
-        lambda row: _times(row["delay_by_replay_ms"], row["delay_by_brokers_ms"]),
+        lambda row: _times(row["certain_delay_by_replay_ms"], row["certain_delay_ms"]),
         rank=1,
         note="by replay: the same by replay, as multiple of it",
     ),

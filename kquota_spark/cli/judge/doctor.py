@@ -73,10 +73,27 @@ def run_doctor(options: argparse.Namespace) -> int:
 
     settings = settings_of(options)
     verdict = partial(_verdict, settings.cluster_id)
+    if options.output == "table" and (agreed := _agreement(settings)):
+        Page().paragraph("", agreed, indent=0)
+        sys.stdout.flush()
     checks = run_checks(settings, now_ms())
     return show_checks(
         "kquota doctor", checks, options.output, verdict, is_whole=options.all, cluster_id=settings.cluster_id
     )
+
+
+def _agreement(settings: Settings) -> str:
+    """The agreement of all decisions, with what it leaves out; empty without tables, which a check reports."""
+    from kquota_spark.cli.question import agreement_text
+    from kquota_spark.reports.agreement.agreement import total
+    from kquota_spark.store.reading import Tables
+
+    try:
+        with Tables(settings) as tables:
+            found = total(tables)
+    except UserError:
+        return ""
+    return "" if found is None or not found["requests_judged"] else agreement_text(found)
 
 
 def show_checks(

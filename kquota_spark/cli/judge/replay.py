@@ -40,8 +40,8 @@ from kquota_spark.config.windows import mutation_config, rate_config
 from kquota_spark.errors import UserError
 from kquota_spark.findings.ring_check import likely_variant
 from kquota_spark.formats.text.escape import terminal_text
-from kquota_spark.formats.text.person_units import iso_time
 from kquota_spark.replay.files import Replay, broker_id_of, replay_files
+from kquota_spark.store.reading import utc_text
 
 if TYPE_CHECKING:
     from kquota_spark.quotas.sources import QuotaHistory
@@ -209,7 +209,7 @@ def _notes(settings: Settings, history: QuotaHistory, found: Replay) -> Iterator
         yield f"{history.origin} has only the quotas of now: replayed as if they had always been in force"
     newest_ms = max((verdicts[-1].point.record_time_ms for verdicts in found.verdicts.values()), default=0)
     if history.known_through_ms is not None and newest_ms > history.known_through_ms:
-        yield f"{history.origin}: edits after {iso_time(history.known_through_ms)} are not known"
+        yield f"{history.origin}: edits after {utc_text(history.known_through_ms)} are not known"
     if settings.quotas.callback:
         yield from leader_notes(history, newest_ms)
     if history.problems:

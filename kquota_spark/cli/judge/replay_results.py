@@ -58,7 +58,7 @@ def summary_of(found: Replay) -> dict[str, Any]:
 def bucket_rows(found: Replay) -> list[dict[str, Any]]:
     """One row per bucket. The longest throttled by the broker come first, then the largest amounts."""
     rows = [_bucket_row(key, verdicts, found.decisions[key]) for key, verdicts in found.verdicts.items()]
-    return sorted(rows, key=lambda row: (-row["observed_throttle_ms"], -row["amount"]))
+    return sorted(rows, key=lambda row: (-row["delay_ms"], -row["amount"]))
 
 
 def _bucket_row(key: BucketKey, verdicts: Sequence[Verdict], decisions: Sequence[Decision]) -> dict[str, Any]:
@@ -74,10 +74,10 @@ def _bucket_row(key: BucketKey, verdicts: Sequence[Verdict], decisions: Sequence
         "limit_per_s": finite(verdicts[-1].governing.limit_per_s),
         "requests": len(verdicts),
         "amount": sum(verdict.point.amount for verdict in verdicts),
-        "throttled_requests": sum(throttle_ms > 0 for throttle_ms in throttles_ms),
-        "observed_throttled_requests": sum(throttle_ms > 0 for throttle_ms in observed_ms),
-        "throttle_ms": sum(throttles_ms),
-        "observed_throttle_ms": sum(observed_ms),
+        "throttled_requests": sum(throttle_ms > 0 for throttle_ms in observed_ms),
+        "throttled_requests_by_replay": sum(throttle_ms > 0 for throttle_ms in throttles_ms),
+        "delay_ms": sum(observed_ms),
+        "delay_by_replay_ms": sum(throttles_ms),
         "wrong": tally.false_positive + tally.false_negative + tally.uncertain_wrong,
         "uncertain": tally.uncertain,
     }
@@ -121,8 +121,8 @@ def wrong_line(row: dict[str, Any]) -> tuple[str, str]:
     sure = "certain" if row["is_certain"] else "uncertain"
     return row["record_time"], (
         f"broker {row['broker_id']} {row['quota_type']} "
-        f"{terminal_text(bucket_name(row))}: {row['quota_used_percent']} % of quota, ours {row['throttle_ms']} ms, "
-        f"broker {row['observed_throttle_ms']} ms ({sure}): {row['cause']}"
+        f"{terminal_text(bucket_name(row))}: {row['quota_used_percent']} % of quota, "
+        f"{row['throttle_by_replay_ms']} ms by replay, {row['throttle_ms']} ms by the broker ({sure}): {row['cause']}"
     )
 
 
@@ -156,8 +156,8 @@ def _verdict_columns(key: BucketKey, verdict: Verdict) -> dict[str, Any]:
         "limit_per_s": limit,
         "rate_per_s": round(verdict.rate_per_s, 1 if key.quota_type in BANDWIDTH else 3),
         "quota_used_percent": round(100.0 * verdict.rate_per_s / limit, 3) if limit else None,
-        "throttle_ms": verdict.throttle_ms,
-        "observed_throttle_ms": verdict.point.observed_throttle_ms,
+        "throttle_ms": verdict.point.observed_throttle_ms,
+        "throttle_by_replay_ms": verdict.throttle_ms,
     }
 
 
@@ -196,7 +196,7 @@ def show_buckets(rows: Sequence[Row], *, has_more: bool) -> None:
         Shown("requests", lambda row: person_count(row["requests"]), rank=4),
         Shown("amount", lambda row: amount_text(row["quota_type"], row["amount"]), rank=5),
         Shown("throttled requests", _throttled_requests),
-        Shown("total delay", lambda row: person_pair_ms(row["throttle_ms"], row["observed_throttle_ms"])),
+        Shown("total delay", lambda row: person_pair_ms(row["delay_by_replay_ms"], row["delay_ms"])),
         Shown("wrong", lambda row: person_count(row["wrong"])),
         Shown("unsure", lambda row: person_count(row["uncertain"])),
     )
@@ -212,7 +212,7 @@ def show_requests(rows: Sequence[Row], *, has_more: bool) -> None:
         Shown("amount", lambda row: amount_text(row["quota_type"], row["amount"]), rank=5),
         Shown("limit", lambda row: rate_text(row["quota_type"], row["limit_per_s"]), rank=3),
         Shown("used", lambda row: person_percent(row["quota_used_percent"]), rank=4),
-        Shown("throttle", lambda row: person_pair_ms(row["throttle_ms"], row["observed_throttle_ms"])),
+        Shown("throttle", lambda row: person_pair_ms(row["throttle_by_replay_ms"], row["throttle_ms"])),
         Shown("verdict", lambda row: row["outcome"], is_text=True, keep=14),
     )
     footer = f"times in UTC; throttle: {_SIDES}{_more(has_more)}"
@@ -235,7 +235,7 @@ def _more(has_more: bool) -> str:
 
 
 def _throttled_requests(row: Row) -> str:
-    return f"{row['throttled_requests']:,} / {row['observed_throttled_requests']:,}"
+    return f"{row['throttled_requests_by_replay']:,} / {row['throttled_requests']:,}"
 
 
 def _bucket_colour(row: Row) -> Colour | None:

@@ -37,6 +37,7 @@ from kquota_spark.model.quotas.entities import DEFAULT, Default, Entity
 from kquota_spark.model.quotas.quota_types import BANDWIDTH, AnyKey
 from kquota_spark.model.quotas.rules import with_values
 from kquota_spark.process.notices import say
+from kquota_spark.store.reading import utc_text
 
 if TYPE_CHECKING:
     from kquota_spark.config.settings import Settings
@@ -52,6 +53,8 @@ COMMANDS = {
 }
 
 _SIDES = ("before", "after")
+_DELAY, _REQUESTS, _TIME = "delay_ms", "throttled_requests", "time_throttled_s"
+"""Figures by brokers under the recorded quotas; those by replay have names of their own, see `_by_replay`."""
 _STRETCH_MS = 3_600_000
 _SLOW_REQUESTS = 50_000
 """Requests above which progress is printed; judging them twice takes about two seconds."""
@@ -60,7 +63,7 @@ _NOTE = (
     "under a higher limit and less under a lower one"
 )
 _LIMIT = "limit: the last in force, on each broker"
-_SECONDS = "time throttled: seconds in which a throttle began"
+_SECONDS = "time throttled: seconds in which a throttle began or still ran"
 _OPEN = (
     "more: clients would wait and send later, so the sum of the recorded requests has no meaning; fits: percent of the "
     "recorded bytes that the lower limit lets through while they arrive"
@@ -69,12 +72,13 @@ _UNKNOWN = "?, ?n: of n throttled fetches the throttle under another limit is no
 _NO_BUCKET = "-: no value, the quotas do not make this bucket"
 _COLUMNS = (
     "quota_type", "bucket_user", "bucket_client_id", "bucket_tags", "requests", "limit_before_per_s",
-    "limit_after_per_s", "throttled_requests_before", "throttled_requests_after",
-    "throttled_seconds_before", "throttled_seconds_after", "throttled_ms_before",
-    "throttled_ms_after", "more_throttled_ms", "unknown_before", "unknown_after",
-    "observed_throttled_requests_before", "observed_throttled_seconds_before", "observed_throttled_ms_before",
-    "fits_percent", "is_changed", "is_lower",
+    "limit_after_per_s", "throttled_requests", "time_throttled_s", "delay_ms",
+    "throttled_requests_by_replay", "throttled_requests_by_replay_after",
+    "time_throttled_by_replay_s", "time_throttled_by_replay_after_s",
+    "delay_by_replay_ms", "delay_by_replay_after_ms", "delay_by_replay_more_ms",
+    "unknown_before", "unknown_after", "fits_percent", "is_changed", "is_lower",
 )  # fmt: skip
+"""Figures without `_after` are of the recorded quotas. Those by brokers are null where brokers logged none."""
 
 
 def add_commands(commands: Any) -> None:
@@ -141,7 +145,7 @@ def _require_requests(found: WhatIf, added: Mapping[Entity, Mapping[AnyKey, floa
         }
         if found.requests and types and not types & matching:
             kinds = f"{' or '.join(sorted(types))} " if matching else ""
-            period = f"from {iso_time(found.from_ms)} to {iso_time(found.to_ms)}"
+            period = f"from {utc_text(found.from_ms)} to {utc_text(found.to_ms)}"
             raise UserError(f"no {kinds}request of {terminal_text(_name(entity))} {period}")
 
 
@@ -157,7 +161,7 @@ def _name(entity: Entity) -> str:
 
 def _stretch(settings: Settings, since: Since | None, until: Since | None) -> tuple[int, int]:
     """The first second and the end of the period, epoch ms."""
-    from kquota_spark.store.reading import open_tables, utc_text
+    from kquota_spark.store.reading import open_tables
 
     if until is not None:
         to_ms = until.time_ms
@@ -189,7 +193,7 @@ def _row(each: Difference) -> dict[str, Any]:
         "requests": max(side.requests for side in (before, after) if side is not None),
         **_columns("before", before),
         **_columns("after", after),
-        "more_throttled_ms": each.more_ms,
+        "delay_by_replay_more_ms": each.more_ms,
         **_logged(each),
         "fits_percent": each.fits_percent if each.is_lower else None,
         "is_changed": each.is_changed,
@@ -199,20 +203,29 @@ def _row(each: Difference) -> dict[str, Any]:
 
 def _logged(each: Difference) -> dict[str, Any]:
     """The brokers' figures; null where they logged none."""
-    names = ("throttled_requests", "throttled_seconds", "throttled_ms")
+    logged = each.logged
     return {
-        f"observed_{name}_before": None if each.logged is None else getattr(each.logged, name)
-        for name in names
+        _REQUESTS: None if logged is None else logged.throttled_requests,
+        _TIME: None if logged is None else logged.throttled_seconds,
+        _DELAY: None if logged is None else logged.throttled_ms,
     }
+
+
+def _by_replay(figure: str, when: str) -> str:
+    """The name of the replay's figure under the recorded or the tried quotas: `delay_by_replay_after_ms`."""
+    stem, unit = next(
+        (figure.removesuffix(unit), unit) for unit in ("_ms", "_s", "") if figure.endswith(unit)
+    )
+    return f"{stem}_by_replay{'_after' if when == 'after' else ''}{unit}"
 
 
 def _columns(when: str, side: Side | None) -> dict[str, Any]:
     """Columns of one side. All are null if the rules do not make the bucket; the limit is null if there is none."""
     return {
         f"limit_{when}_per_s": None if side is None else side.limit_per_s,
-        f"throttled_requests_{when}": None if side is None else side.throttled_requests,
-        f"throttled_seconds_{when}": None if side is None else side.throttled_seconds,
-        f"throttled_ms_{when}": None if side is None else side.throttled_ms,
+        _by_replay(_REQUESTS, when): None if side is None else side.throttled_requests,
+        _by_replay(_TIME, when): None if side is None else side.throttled_seconds,
+        _by_replay(_DELAY, when): None if side is None else side.throttled_ms,
         f"unknown_{when}": None if side is None else side.unknown,
     }
 
@@ -238,12 +251,12 @@ def _report(found: WhatIf, rows: list[dict[str, Any]], of_all: list[dict[str, An
         footer="\n".join([_summary(found, rows, of_all), *_notes(rows, has_open=has_open)]),
         when_empty=_summary(found, rows, of_all)
         if of_all
-        else f"no produce or fetch of {iso_time(found.from_ms)} to {iso_time(found.to_ms)} in the table usage",
+        else f"no produce or fetch of {utc_text(found.from_ms)} to {utc_text(found.to_ms)} in the table usage",
         colour=_colour,
         envelope={
             "from": iso_time(found.from_ms), "to": iso_time(found.to_ms), "requests": found.requests,
-            "throttled_ms_before": before_ms, "throttled_ms_after": after_ms,
-            "observed_throttled_ms_before": sum(logged) if logged else None,
+            _DELAY: sum(logged) if logged else None,
+            _by_replay(_DELAY, "before"): before_ms, _by_replay(_DELAY, "after"): after_ms,
         },
     )  # fmt: skip
 
@@ -258,18 +271,18 @@ def _summary(found: WhatIf, rows: list[dict[str, Any]], of_all: list[dict[str, A
         parts.append(f"{shown:,} shown (--limit 0 shows all)")
     elif changed and len(rows) < len(of_all):
         parts.append(f"{len(of_all) - len(changed):,} unchanged (--limit 0 shows them)")
-    before_ms = sum(_before(row, "throttled_ms") or 0 for row in of_all)
+    before_ms = sum(_before(row, _DELAY) or 0 for row in of_all)
     after = "more" if any(map(_is_open, of_all)) else person_ms(sum(map(_after_ms, of_all)))
     if any(row["unknown_after"] for row in changed):
         after = "?"
-    period = f"{iso_time(found.from_ms)} to {iso_time(found.to_ms)}"
+    period = f"{utc_text(found.from_ms)} to {utc_text(found.to_ms)}"
     delay = f"total delay {person_ms(before_ms)}" + (f" -> {after}" if changed else "")
     return f"{', '.join(parts)}; {found.requests:,} requests from {period}: {delay}"
 
 
 def _after_ms(row: Row) -> int:
     """The total delay after; the brokers' own of a bucket that does not change."""
-    return _figure(row, "throttled_ms", "after" if row["is_changed"] else "before")
+    return _figure(row, _DELAY, "after" if row["is_changed"] else "before")
 
 
 def _notes(rows: list[dict[str, Any]], *, has_open: bool) -> Iterator[str]:
@@ -279,14 +292,14 @@ def _notes(rows: list[dict[str, Any]], *, has_open: bool) -> Iterator[str]:
         yield _OPEN
     if any(row["unknown_before"] or row["unknown_after"] for row in rows):
         yield _UNKNOWN
-    if any(row[f"throttled_ms_{when}"] is None for row in rows for when in _SIDES):
+    if any(row[_by_replay(_DELAY, when)] is None for row in rows for when in _SIDES):
         yield _NO_BUCKET
 
 
 def _print_chart(changed: list[dict[str, Any]]) -> None:
     """Print the total delay of each bucket that changes, today and proposed, where both are known."""
     rows = [row for row in changed if not _is_open(row) and not row["unknown_after"]]
-    if not any(_before(row, "throttled_ms") or row["throttled_ms_after"] for row in rows):
+    if not any(_before(row, _DELAY) or _figure(row, _DELAY, "after") for row in rows):
         return
     page = Page()
     marks = DRAWN if page.has("".join(DRAWN)) else ASCII
@@ -294,7 +307,7 @@ def _print_chart(changed: list[dict[str, Any]]) -> None:
     title = f"total delay: {marks.today} today, {marks.proposed} proposed, {marks.both} both in one place"
     page.paragraph("", title, Tone.TITLE, indent=0)
     drawn = [
-        Dumbbell(page.possible(_chart_name(row)), _before(row, "throttled_ms"), row["throttled_ms_after"])
+        Dumbbell(page.possible(_chart_name(row)), _before(row, _DELAY), row[_by_replay(_DELAY, "after")])
         for row in rows
     ]
     for line in dumbbells(drawn, page.columns, marks, person_ms):
@@ -307,24 +320,24 @@ def _chart_name(row: Row) -> str:
 
 def _pair(row: Row, text: Callable[[str], str]) -> str:
     """Before and after, or one text if they are equal; `-` for a side with rules that do not make this bucket."""
-    before, after = ("-" if row[f"throttled_ms_{when}"] is None else text(when) for when in _SIDES)
+    before, after = ("-" if row[_by_replay(_DELAY, when)] is None else text(when) for when in _SIDES)
     return before if before == after or not row["is_changed"] else f"{before} -> {after}"
 
 
 def _before(row: Row, name: str) -> int | None:
     """The figure before: the brokers' own where they logged it, else that of the replay."""
-    logged: int | None = row[f"observed_{name}_before"]
-    replayed: int | None = row[f"{name}_before"]
+    logged: int | None = row[name]
+    replayed: int | None = row[_by_replay(name, "before")]
     return replayed if logged is None else logged
 
 
 def _figure(row: Row, name: str, when: str) -> int:
-    return (_before(row, name) if when == "before" else row[f"{name}_after"]) or 0
+    return (_before(row, name) if when == "before" else row[_by_replay(name, "after")]) or 0
 
 
 def _is_open(row: Row) -> bool:
     """Whether the recorded requests would have come later under a lower limit: their sum of delays has no meaning."""
-    return bool(row["is_lower"] and row["throttled_ms_after"] > (row["throttled_ms_before"] or 0))
+    return bool(row["is_lower"] and row["delay_by_replay_after_ms"] > (row["delay_by_replay_ms"] or 0))
 
 
 def _fits(row: Row) -> str:
@@ -335,7 +348,7 @@ def _delays(row: Row) -> str:
     def text(when: str) -> str:
         if when == "after" and row["unknown_after"]:
             return "?"
-        return "more" if when == "after" and _is_open(row) else person_ms(_figure(row, "throttled_ms", when))
+        return "more" if when == "after" and _is_open(row) else person_ms(_figure(row, _DELAY, when))
 
     return _pair(row, text)
 
@@ -346,7 +359,7 @@ def _limits(row: Row) -> str:
 
 def _requests(row: Row) -> str:
     def text(when: str) -> str:
-        count, unknown = _figure(row, "throttled_requests", when), row[f"unknown_{when}"]
+        count, unknown = _figure(row, _REQUESTS, when), row[f"unknown_{when}"]
         return f"{count:,} ?{unknown:,}" if unknown else person_count(count)
 
     return _pair(row, text)
@@ -355,12 +368,12 @@ def _requests(row: Row) -> str:
 def _seconds(row: Row) -> str:
     def text(when: str) -> str:
         is_known = when == "before" or not row["unknown_after"]
-        return f"{_figure(row, 'throttled_seconds', when):,} s" if is_known else "?"
+        return f"{_figure(row, _TIME, when):,} s" if is_known else "?"
 
     return _pair(row, text)
 
 
 def _colour(row: Row) -> Colour | None:
-    if row["more_throttled_ms"] == 0:
+    if row["delay_by_replay_more_ms"] == 0:
         return None
-    return Colour.RED if row["more_throttled_ms"] > 0 else Colour.YELLOW
+    return Colour.RED if row["delay_by_replay_more_ms"] > 0 else Colour.YELLOW

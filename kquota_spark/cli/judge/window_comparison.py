@@ -81,8 +81,8 @@ def _effect(verdicts: Sequence[Verdict], config: RateConfig, limit_per_s: float)
             throttles_ms.append(throttle_ms)
     return {
         "burst_bytes": finite((config.num_samples - 1) * config.window_ms * limit_per_s / 1_000),
-        "throttled_requests": len(throttles_ms),
-        "throttle_ms": sum(throttles_ms),
+        "throttled_requests_by_replay": len(throttles_ms),
+        "delay_by_replay_ms": sum(throttles_ms),
     }
 
 
@@ -91,8 +91,8 @@ def _totals(config: RateConfig, rows: Sequence[Row], name: str) -> dict[str, Any
         "window_num": config.num_samples,
         "window_size_seconds": config.window_ms // 1_000,
         "burst_seconds": (config.num_samples - 1) * config.window_ms // 1_000,
-        "throttled_requests": sum(row[name]["throttled_requests"] for row in rows),
-        "throttle_ms": sum(row[name]["throttle_ms"] for row in rows),
+        "throttled_requests_by_replay": sum(row[name]["throttled_requests_by_replay"] for row in rows),
+        "delay_by_replay_ms": sum(row[name]["delay_by_replay_ms"] for row in rows),
     }
 
 
@@ -100,15 +100,20 @@ def print_comparison(comparison: Row) -> None:
     """Print the comparison: buckets that either shape throttles, longest first, and the totals below."""
     page = Page()
     now, other = comparison["now"], comparison["other"]
-    rows = [row for row in comparison["rows"] if row["now"]["throttle_ms"] or row["other"]["throttle_ms"]]
-    rows.sort(key=lambda row: -max(row["now"]["throttle_ms"], row["other"]["throttle_ms"]))
+    rows = [
+        row
+        for row in comparison["rows"]
+        if row["now"]["delay_by_replay_ms"] or row["other"]["delay_by_replay_ms"]
+    ]
+    rows.sort(key=lambda row: -max(row["now"]["delay_by_replay_ms"], row["other"]["delay_by_replay_ms"]))
     shown = (
         *place_columns(rows),
         Shown("limit", lambda row: person_rate(row["limit_per_s"]), rank=3),
         Shown("burst", lambda row: " / ".join(_bytes(row[name]["burst_bytes"]) for name in ("now", "other"))),
-        Shown("throttled requests", lambda row: _both(row, "throttled_requests")),
+        Shown("throttled requests", lambda row: _both(row, "throttled_requests_by_replay")),
         Shown(
-            "total delay", lambda row: person_pair_ms(row["now"]["throttle_ms"], row["other"]["throttle_ms"])
+            "total delay",
+            lambda row: person_pair_ms(row["now"]["delay_by_replay_ms"], row["other"]["delay_by_replay_ms"]),
         ),
     )
     page.line()
@@ -122,8 +127,8 @@ def print_comparison(comparison: Row) -> None:
     page.paragraph(
         "total",
         f"burst of {now['burst_seconds']} / {other['burst_seconds']} s of the limit, throttled "
-        f"{now['throttled_requests']:,} / {other['throttled_requests']:,} requests, "
-        f"total delay {person_pair_ms(now['throttle_ms'], other['throttle_ms'])}",
+        f"{now['throttled_requests_by_replay']:,} / {other['throttled_requests_by_replay']:,} requests, "
+        f"total delay {person_pair_ms(now['delay_by_replay_ms'], other['delay_by_replay_ms'])}",
         indent=6,
     )
     page.paragraph("note:", _CENSORED, indent=6)

@@ -8,6 +8,7 @@ from kquota_spark.cli.options import bucket_columns
 from kquota_spark.cli.question import Question, by_sql, column
 from kquota_spark.cli.text.render import Colour, Row, Shown
 from kquota_spark.formats.text.person_units import or_dash, person_count, person_pair_ms
+from kquota_spark.schema.figures import figures_sql
 from kquota_spark.schema.tables import DECISIONS
 
 COMMANDS = {
@@ -19,17 +20,16 @@ COMMANDS = {
     ),
 }
 
-_SQL = """
+_SQL = f"""
 select cluster_id, broker_id, quota_type, bucket_user, bucket_client_id, bucket_tags, epoch_ms(second) as second,
        level, rule, rule_version, limit_per_s, rate_per_s, quota_used_percent, amount, requests,
-       throttle_ms, observed_throttle_ms, throttled_requests, observed_throttled_requests,
-       total_throttle_ms, observed_total_throttle_ms, unsized_requests,
+       {figures_sql(DECISIONS)}, unsized_requests,
        coalesce(late, 0) as late, is_certain, is_rules_behind, source,
        users, client_ids
 from decisions
-"""
-_THROTTLED = """(throttled_requests > 0 or observed_throttled_requests > 0
-  or (source = 'jmx' and observed_throttle_ms > 0))"""
+"""  # noqa: S608 - names of ours
+_THROTTLED = """(decisions.throttled_requests > 0 or decisions.observed_throttled_requests > 0
+  or (source = 'jmx' and decisions.observed_throttle_ms > 0))"""
 
 
 def _shown(_: Sequence[Row]) -> Iterator[Shown]:
@@ -38,7 +38,8 @@ def _shown(_: Sequence[Row]) -> Iterator[Shown]:
     yield column("rate_per_s", "rate", rank=5)
     yield column("quota_used_percent", "used", rank=3)
     yield _pair(
-        "longest throttle", lambda row: person_pair_ms(row["throttle_ms"], row["observed_throttle_ms"])
+        "longest throttle",
+        lambda row: person_pair_ms(row["longest_throttle_by_replay_ms"], row["longest_throttle_ms"]),
     )
     yield Shown("requests", _requests, rank=8)
     yield Shown("certain", _certain, rank=7)
@@ -59,11 +60,11 @@ def _certain(row: Row) -> str:
 
 
 def _total_delay(row: Row) -> str:
-    return person_pair_ms(row["total_throttle_ms"], row["observed_total_throttle_ms"])
+    return person_pair_ms(row["delay_by_replay_ms"], row["delay_ms"])
 
 
 def _throttled_requests(row: Row) -> str:
-    sides = (row["throttled_requests"], row["observed_throttled_requests"])
+    sides = (row["throttled_requests_by_replay"], row["throttled_requests"])
     return " / ".join(or_dash(requests, person_count) for requests in sides)
 
 

@@ -12,6 +12,7 @@ from kquota_spark.cli.options import add_form_option
 from kquota_spark.cli.question import Asked, Found, Question
 from kquota_spark.cli.text.page import columns_of
 from kquota_spark.schema.columns import Table
+from kquota_spark.schema.figures import figure_of
 from kquota_spark.schema.tables import TABLES
 from kquota_spark.store.reading import Tables
 
@@ -105,7 +106,9 @@ def _described(table: Table, columns: int) -> str:
     for column, type_ in zip(table.columns, types, strict=True):
         head = f"  {column.name:<{name_columns}}  {type_:<{type_columns}}  "
         partition = " (partition)" if column.name in table.partition_by else ""
-        wrapped = textwrap.wrap(column.about + partition, columns - len(head))
+        figure = figure_of(table, column.name)
+        named = f" (JSON and CSV: {figure})" if figure != column.name else ""
+        wrapped = textwrap.wrap(f"{column.about}{named}{partition}", columns - len(head))
         lines += [(head if index == 0 else " " * len(head)) + text for index, text in enumerate(wrapped)]
     return "\n".join(lines)
 

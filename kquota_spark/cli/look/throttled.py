@@ -42,7 +42,7 @@ _ALL = 1_000_000
 """Maximum number of buckets, in effect all: the largest share of time is not always the most delay."""
 _COLUMNS = (
     "cluster_id", "quota_type", "bucket_user", "bucket_client_id", "bucket_tags", "limit_per_s", "delay_ms",
-    "throttled_requests", "throttled_seconds", "time_throttled_percent", "episodes", "peak_quota_used_percent",
+    "throttled_requests", "time_throttled_s", "time_throttled_percent", "episodes", "peak_quota_used_percent",
     "worst_broker_id", "clients", "why",
 )  # fmt: skip
 
@@ -112,6 +112,7 @@ def _row(cluster_id: str, one: ThrottledBucket, why: Cause | None) -> dict[str, 
         "bucket_client_id": bucket["client_id"],
         "bucket_tags": bucket["tags"] or None,
         "delay_ms": figures["throttled_ms"],
+        "time_throttled_s": figures["throttled_seconds"],
         "time_throttled_percent": figures["time_in_throttle_percent"],
         "why": None if why is None else why.short,
         **{name: figures[name] for name in _COLUMNS if name in figures},

@@ -63,7 +63,7 @@ COMMANDS = {
 
 _HOUR_MS = 3_600_000
 _COLUMNS = (
-    "row", "time", "until", "letter", "rate_per_s", "limit_per_s", "rule", "quota_used_percent", "throttled_ms",
+    "row", "time", "until", "letter", "rate_per_s", "limit_per_s", "rule", "quota_used_percent", "delay_ms",
     "throttled_requests", "requests", "seconds", "is_certain", "source", "is_muted", "kind", "status", "what",
     "before", "after", "by", "entity", "planned_at", "approved_at", "seen_at", "in_force_at",
 )  # fmt: skip
@@ -173,7 +173,10 @@ def _rows(found: Timeline, limit: int | None) -> Sequence[Row]:
     """Rows of the slots, then of the events."""
     blank = dict.fromkeys(_COLUMNS)
     slots = [
-        blank | asdict(slot) | {"row": "slot", "time": slot.from_ms, "until": slot.from_ms + found.length_ms}
+        blank
+        | asdict(slot)
+        | {"row": "slot", "time": slot.from_ms, "until": slot.from_ms + found.length_ms}
+        | {"delay_ms": slot.throttled_ms}
         for slot in found.slots
     ]
     events = [
@@ -194,7 +197,7 @@ def _envelope(found: Timeline) -> dict[str, Any]:
         **found.place._asdict(),
         "buckets": [key._asdict() for key in found.keys],
         "slot_ms": found.length_ms,
-        "elsewhere": [{**place._asdict(), "throttled_ms": ms} for place, ms in found.elsewhere],
+        "elsewhere": [{**place._asdict(), "delay_ms": ms} for place, ms in found.elsewhere],
     }
 
 

@@ -160,8 +160,10 @@ def _answer(folder: Path, sample: _Sample, report: AuditReport) -> dict[str, Any
         "lines": sample.lines,
         "buckets": sample.buckets,
         "throttled_buckets": len(report.throttled) + report.throttled_left_out,
-        "worst_bucket": bucket_text(bucket.user, bucket.client_id, bucket.tags),
-        "worst_delay_ms": worst.throttled_ms,
+        "worst": {
+            "bucket": bucket_text(bucket.user, bucket.client_id, bucket.tags),
+            "delay_ms": worst.throttled_ms,
+        },
         "report": str(folder / "report.html"),
         "config": str(folder / "kquota.yaml"),
         "next": [
@@ -173,7 +175,8 @@ def _answer(folder: Path, sample: _Sample, report: AuditReport) -> dict[str, Any
 def _print(folder: Path, answer: dict[str, Any]) -> None:
     page = Page()
     throttled = f"{answer['throttled_buckets']} of {answer['buckets']} buckets were throttled"
-    worst = f"{answer['worst_bucket']} most of all: {person_ms(answer['worst_delay_ms'])} of delay"
+    most = answer["worst"]
+    worst = f"{most['bucket']} most of all: {person_ms(most['delay_ms'])} of delay"
     page.paragraph("", f"{answer['lines']:,} lines of a Kafka 4.1.1 broker: {throttled}, {worst}", indent=0)
     page.paragraph("report", terminal_text(answer["report"]))
     page.paragraph("next", "")

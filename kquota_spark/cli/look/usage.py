@@ -25,6 +25,7 @@ from kquota_spark.formats.text.person_units import (
     type_text,
 )
 from kquota_spark.reports.scope.broker_buckets import amount_per_rate
+from kquota_spark.schema.figures import figures_sql
 from kquota_spark.schema.tables import USAGE
 from kquota_spark.store.reading import Tables, utc_text
 
@@ -42,14 +43,14 @@ _DAY_MS = 86_400_000
 _UNIT = amount_per_rate()
 # The rate of a second from the log is its amount. A JMX sample has the broker's rate, in the unit of the limit.
 _RATE = f"if(amount is null, rate_per_s, rate_per_s / {_UNIT})"
-_AMOUNTS = f"amount, requests, duplicates, {_RATE} as rate_per_s, observed_throttle_ms, unsized_requests"
+_AMOUNTS = f"amount, requests, duplicates, {_RATE} as rate_per_s, {figures_sql(USAGE)}, unsized_requests"
 # A second with more than 10,000 requests is split over several rows (tiles), which are summed before anything else.
 # Summing tiles and excluding JMX beside the log take half of the time or more, so both are done only if needed.
 _ROWS = f"select {_CLIENT}, epoch_ms(usage.second) as second, {_AMOUNTS}, source from usage"  # noqa: S608 - names of ours
 _TILED = f"""
 select {_CLIENT}, epoch_ms(usage.second) as second, sum(amount)::bigint as amount,
        sum(requests)::bigint as requests, sum(duplicates)::bigint as duplicates,
-       sum({_RATE}) as rate_per_s, sum(observed_throttle_ms)::bigint as observed_throttle_ms,
+       sum({_RATE}) as rate_per_s, sum(observed_throttle_ms)::bigint as delay_ms,
        any_value(source) as source, sum(unsized_requests)::bigint as unsized_requests
 from usage
 """  # noqa: S608 - names of ours
@@ -61,11 +62,11 @@ _TOTALS = f"""
 select {_CLIENT}, sum(amount)::bigint as amount, sum(requests)::bigint as requests,
        sum(duplicates)::bigint as duplicates,
        coalesce(sum(amount) * 1000.0 / {_UNIT} / ?, avg(rate_per_s)) as mean_rate_per_s,
-       max(rate_per_s) as peak_rate_per_s, sum(observed_throttle_ms)::bigint as observed_throttle_ms,
+       max(rate_per_s) as peak_rate_per_s, sum(delay_ms)::bigint as delay_ms,
        count(*) as active_seconds, min(second) as first_second, max(second) as last_second,
        any_value(source) as source, sum(unsized_requests)::bigint as unsized_requests
 """
-_DELAY = column("observed_throttle_ms", "total delay", note="total delay: by brokers")
+_DELAY = column("delay_ms", "total delay", note="total delay: by brokers")
 
 
 def _find(asked: Asked) -> Found:
@@ -95,7 +96,7 @@ def _last_day(tables: Tables, until: Since | None) -> Since | None:
 
 def _by_second(asked: Asked) -> Found:
     seconds, values = _seconds(asked.tables, asked.wanted)
-    throttled = " where observed_throttle_ms > 0 " if asked.wanted.is_throttled else " "
+    throttled = " where delay_ms > 0 " if asked.wanted.is_throttled else " "
     sql = f"select * from ({seconds}){throttled}order by second desc, {_CLIENT}"  # noqa: S608 - names of ours
     found, has_more = limited(asked.tables, sql, values, asked.limit)
     rows = found.dicts()
@@ -112,7 +113,7 @@ def _by_second(asked: Asked) -> Found:
 
 def _totals(asked: Asked, note: str = "") -> Found:
     seconds, values = _seconds(asked.tables, asked.wanted)
-    throttled = " having sum(observed_throttle_ms) > 0 " if asked.wanted.is_throttled else " "
+    throttled = " having sum(delay_ms) > 0 " if asked.wanted.is_throttled else " "
     from_ms, to_ms = _span(asked.tables, asked.wanted)
     sql = f"{_TOTALS}from ({seconds}) group by {_CLIENT}{throttled}order by amount desc nulls last, {_CLIENT}"
     found, has_more = limited(asked.tables, sql, [max(to_ms - from_ms, 1), *values], asked.limit)

@@ -9,7 +9,8 @@ from kquota_spark.cli.options import bucket_columns
 from kquota_spark.cli.question import Flag, Question, by_sql, column
 from kquota_spark.cli.text.render import Colour, Row, Shown
 from kquota_spark.formats.text.person_units import or_dash, person_count, person_ms, person_span
-from kquota_spark.schema.harm import EPISODE_REQUESTS
+from kquota_spark.schema.figures import figures_sql
+from kquota_spark.schema.harm import EPISODE_END, EPISODE_REQUESTS
 from kquota_spark.schema.tables import DECISIONS, VIOLATIONS
 
 COMMANDS = {
@@ -21,19 +22,18 @@ COMMANDS = {
     ),
 }
 
-_SQL = """
+_SQL = f"""
 select cluster_id, episode_id, broker_id, quota_type, bucket_user, bucket_client_id, bucket_tags,
        epoch_ms(start_time) as start_time, epoch_ms(end_time) as end_time,
        epoch_ms(last_second) as last_second, end_time is null as is_open, level, rule, limit_per_s,
-       peak_rate_per_s, peak_quota_used_percent, violated_seconds, throttled_ms, throttled_requests,
-       longest_throttle_ms, observed_throttled_ms, observed_throttled_requests, observed_longest_throttle_ms,
+       peak_rate_per_s, peak_quota_used_percent, violated_seconds, {figures_sql(VIOLATIONS)},
        source, users, client_ids
 from violations
-"""
+"""  # noqa: S608 - names of ours
 _HARM = (
-    ("total delay", "throttled_ms", person_ms, 0),
-    ("throttled requests", "throttled_requests", person_count, 7),
-    ("longest throttle", "longest_throttle_ms", person_ms, 11),
+    ("total delay", "delay_ms", "delay_by_replay_ms", person_ms, 0),
+    ("throttled requests", "throttled_requests", "throttled_requests_by_replay", person_count, 7),
+    ("longest throttle", "longest_throttle_ms", "longest_throttle_by_replay_ms", person_ms, 11),
 )
 
 
@@ -45,21 +45,22 @@ def _shown(rows: Sequence[Row]) -> Iterator[Shown]:
     yield column("peak_quota_used_percent", "used", rank=5)
     if any(row["source"] != "jmx" for row in rows):
         whose = _source(rows)
-        for title, name, text, rank in _HARM:
-            yield Shown(title, partial(_harm, name=name, text=text), rank=rank, note=f"{title}: {whose}")
+        for title, name, by_replay, text, rank in _HARM:
+            harm = partial(_harm, name=name, by_replay=by_replay, text=text)
+            yield Shown(title, harm, rank=rank, note=f"{title}: {whose}")
 
 
 def _lasted(row: Row) -> str:
     return "open" if row["end_time"] is None else person_span(row["end_time"] - row["start_time"])
 
 
-def _harm(row: Row, name: str, text: Callable[[int], str]) -> str:
+def _harm(row: Row, name: str, by_replay: str, text: Callable[[int], str]) -> str:
     """The broker's figure of an episode, or that of the replay if the log has none."""
-    return or_dash(row[f"observed_{name}"] if _is_by_brokers(row) else row[name], text)
+    return or_dash(row[name if _is_by_brokers(row) else by_replay], text)
 
 
 def _is_by_brokers(row: Row) -> bool:
-    return row["observed_throttled_ms"] is not None
+    return row["delay_ms"] is not None
 
 
 def _source(rows: Sequence[Row]) -> str:
@@ -76,7 +77,7 @@ QUESTION = Question(
     find=by_sql(
         _SQL,
         time=("start_time", "start"),
-        period=("violations.start_time", "coalesce(violations.end_time, violations.last_second)"),
+        period=("violations.start_time", EPISODE_END),
         order="start_time desc, cluster_id, broker_id, quota_type, bucket_user, bucket_client_id, bucket_tags, "
         "episode_id",
         throttled=f"{EPISODE_REQUESTS} > 0",

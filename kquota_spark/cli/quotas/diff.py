@@ -52,7 +52,7 @@ CODES = {
 _COLUMNS = (
     "by", "entity", "key", "quota_type", "user", "client_id", "ip", "before", "after", "rule_before", "rule_after",
     "level_before", "level_after", "bucket_before", "bucket_after", "is_other_bucket", "is_seen", "amount",
-    "throttled_ms",
+    "delay_ms",
 )  # fmt: skip
 _ABOUT = (
     "two sets of quotas: which values differ, and who gets another limit or bucket by them. With one FILE the cluster "
@@ -171,7 +171,7 @@ def _change_row(change: EffectChange) -> Row:
         "is_other_bucket": change.is_other_bucket,
         "is_seen": change.is_seen,
         "amount": change.amount,
-        "throttled_ms": change.throttled_ms,
+        "delay_ms": change.throttled_ms,
     }
 
 

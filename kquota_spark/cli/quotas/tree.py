@@ -44,7 +44,7 @@ COMMANDS = {
 
 _COLUMNS = (
     "entity", "level", "user", "client_id", "ip", "key", "quota_type", "limit", "requests", "amount",
-    "bucket_seconds", "throttled_seconds", "throttled_ms", "marks", "shadowed_by",
+    "bucket_seconds", "delay_ms", "time_throttled_s", "marks", "shadowed_by",
 )  # fmt: skip
 _PAIR_LEVELS = (1, 2, 4, 5)
 _LEGEND = {
@@ -94,7 +94,8 @@ def _find(asked: Asked) -> Found:
         "source": found.origin,
         **{name: None if time_ms is None else iso_time(time_ms) for name, time_ms in period.items()},
         "without_rule": [
-            {"rule": rule, "quota_type": kind, **asdict(hits)} for (rule, kind), hits in found.others.items()
+            {"rule": rule, "quota_type": kind, **_hits_row(hits, found.throttled_s.get((rule, kind), 0))}
+            for (rule, kind), hits in found.others.items()
         ],
     }
     nodes = [line.node for line in lines(found.tree, asked.limit) if line.node is not None]
@@ -123,7 +124,7 @@ def _rows(node: Node, found: TreeFound) -> Iterator[Row]:
     parts = {"ip": entity.ip} if is_ip else {"user": entity.user, "client_id": entity.client_id}  # type: ignore[union-attr]
     names = {name: None if isinstance(part, Default) else part for name, part in parts.items()}
     for use in node.keys:
-        hits = asdict(use.hits)
+        hits = _hits_row(use.hits, found.throttled_s.get((str(entity), quota_type_of(use.key)), 0))
         yield {
             "user": None,
             "client_id": None,
@@ -138,6 +139,10 @@ def _rows(node: Node, found: TreeFound) -> Iterator[Row]:
             "marks": [mark.value for mark in use.marks],
             "shadowed_by": list(use.shadowed_by),
         }
+
+
+def _hits_row(hits: Hits, throttled_s: int) -> dict[str, Any]:
+    return {**asdict(hits), "time_throttled_s": throttled_s}
 
 
 def _print(found: TreeFound, limit: int | None, page: Page) -> None:
@@ -201,7 +206,7 @@ def _hits_texts(quota_type: str, hits: Hits, throttled_s: int) -> Row:
         "type": type_text(quota_type),
         "requests": or_dash(hits.requests, person_count),
         "used": or_dash(hits.amount, partial(amount_text, quota_type)),
-        "total delay": or_dash(hits.throttled_ms or None, person_ms),
+        "total delay": or_dash(hits.delay_ms or None, person_ms),
         "time throttled": or_dash(throttled_s or None, lambda seconds: person_span(1_000 * seconds)),
     }
 

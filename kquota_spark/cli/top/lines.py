@@ -91,9 +91,9 @@ COLUMNS = (
     column("rate_per_s", "rate", keep=9, rank=2),
     column("mean_rate_per_s", "10 s mean", keep=9, rank=10),
     column("quota_used_percent", "used", keep=7, rank=1),
-    column("throttled_ms", "total delay", keep=11, rank=6),
+    column("delay_ms", "total delay", keep=11, rank=6),
     Shown(
-        "time throttled", lambda row: or_dash(row["throttled_seconds"], lambda s: f"{s} s"), keep=14, rank=8
+        "time throttled", lambda row: or_dash(row["time_throttled_s"], lambda s: f"{s} s"), keep=14, rank=8
     ),
     Shown("throttled requests", _throttled_requests, keep=18, rank=11),
     Shown("clients", lambda row: str(row["clients"]), keep=7, rank=11),

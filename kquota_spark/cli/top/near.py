@@ -81,7 +81,7 @@ def _client_lines(key: BucketKey, near: Near, columns: int) -> Sequence[Line]:
         column("mean_rate_per_s", "10 s mean", quota_type=key.quota_type),
         column("amount", "in 60 s", rank=1, quota_type=key.quota_type),
         column("requests", "reqs", rank=2),
-        column("throttled_ms", "total delay"),
+        column("delay_ms", "total delay"),
     )
     return _table(near.clients, shown, columns, [None] * len(near.clients))
 

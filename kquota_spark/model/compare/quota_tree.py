@@ -26,8 +26,7 @@ class Hits:
     requests: int | None = 0
     amount: int | None = 0
     bucket_seconds: int = 0
-    throttled_seconds: int = 0
-    throttled_ms: int | None = 0
+    delay_ms: int | None = 0
     """Total delay, ms."""
 
 

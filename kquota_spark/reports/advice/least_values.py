@@ -88,10 +88,9 @@ class Replayed:
         """The least limit without a throttle, bytes per second; None if it is not known."""
         return None if self.unknown else least_limit(self.measures)
 
-    def throttled_seconds(self, limit_per_s: float) -> int:
-        """Seconds with a throttle under a limit, added up over brokers."""
-        over = throttled_under(self.measures, limit_per_s)
-        return len({(each.broker_id, each.record_time_ms // 1_000) for each in over})
+    def throttled_requests(self, limit_per_s: float) -> int:
+        """Requests with a throttle under a limit."""
+        return len(throttled_under(self.measures, limit_per_s))
 
 
 def replayed(settings: Settings, scope: Scope, wanted: Sequence[Raisable]) -> dict[BucketName, Replayed]:

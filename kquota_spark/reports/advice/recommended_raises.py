@@ -194,8 +194,8 @@ def _expected(replay: Replayed | None, limit: float, wanted: float) -> str:
         return "not known: no request of it is replayed"
     if replay.unknown:
         return f"not known: the sizes of {replay.unknown:,} of its requests are not in the log, as of throttled fetches"
-    before, after = (replay.throttled_seconds(value) for value in (limit, wanted))
+    before, after = (replay.throttled_requests(value) for value in (limit, wanted))
     return (
-        f"{before:,} → {after:,} seconds with a throttle, by replay of {len(replay.measures):,} recorded requests; "
+        f"{before:,} → {after:,} throttled requests, by replay of {len(replay.measures):,} recorded ones; "
         "with more room clients may send more"
     )

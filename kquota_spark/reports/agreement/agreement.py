@@ -8,12 +8,13 @@ the two differ by more than the replay's own error.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Any
 
 from kquota_spark.config.settings import Settings
+from kquota_spark.schema.figures import figure_of
 from kquota_spark.schema.harm import CERTAIN_BROKER_MS, CERTAIN_REPLAY_MS
 from kquota_spark.schema.key_columns import FROM_LOG
 from kquota_spark.schema.tables import AGREEMENT, AGREEMENT_COUNTS
@@ -34,10 +35,11 @@ GROUPS = {
 """Columns by which each value of `--by` groups, as SQL text."""
 
 _NAMES = tuple(column.name for column in AGREEMENT_COUNTS)
-_SUMS = ", ".join(f"coalesce(sum({name}), 0)::bigint as {name}" for name in _NAMES)
+_SUMS = ", ".join(f"coalesce(sum({name}), 0)::bigint as {figure_of(AGREEMENT, name)}" for name in _NAMES)
 _PLAIN = ("requests", "requests_judged", "requests_agreeing", "false_positive", "false_negative",
           "judged_throttled", "uncertain", "uncertain_wrong", "inferred", "excluded", "late")  # fmt: skip
-_IN_TOTAL = ("requests_judged", "requests_agreeing", "false_positive", "false_negative", "uncertain")
+_IN_TOTAL = ("requests_judged", "requests_agreeing", "false_positive", "false_negative", "uncertain", "inferred",
+             "excluded")  # fmt: skip
 _NO_JMX = "0 as jmx_compared, 0 as jmx_within_1_percent, 0 as jmx_within_10_percent"
 _JMX = """
 count(byte_rate) as jmx_compared,
@@ -77,8 +79,22 @@ def percent(row: dict[str, Any]) -> float | None:
     return 100.0 * row["requests_agreeing"] / judged if judged else None
 
 
+def open_text(row: Mapping[str, Any]) -> str:
+    """The requests that the agreement leaves out, as a part of a sentence; empty if it leaves out none.
+
+    Args:
+        row: sums of `requests_judged`, `uncertain`, `excluded` and `inferred`.
+    """
+    open_, fetches = row["uncertain"] + row["excluded"], row["inferred"]
+    whole = row["requests_judged"] + open_ + fetches
+    parts = [f"{open_:,} of {whole:,} verdicts left open"] if open_ else []
+    if fetches:
+        parts.append(f"{fetches:,} throttled fetch{'' if fetches == 1 else 'es'} not comparable")
+    return ", ".join(parts)
+
+
 def total(tables: Tables, span: Span = ALWAYS) -> dict[str, Any] | None:
-    """Sums over the span: judged, agreeing, wrong and uncertain requests; None without decisions.
+    """Sums over the span: judged, agreeing, wrong and left-out requests; None without decisions.
 
     This is cheap: only a few columns are read. Tables that a command has already opened are used as they are.
     """

@@ -19,7 +19,6 @@ from kquota_spark.schema.harm import (
     DELAY_MS,
     IS_THROTTLED,
     LONGEST_THROTTLE_MS,
-    THROTTLED_REQUESTS,
     time_throttled,
 )
 from kquota_spark.schema.key_columns import FROM_LOG
@@ -30,9 +29,7 @@ _DEFAULT_MS = 2 * 86_400_000
 # One pass over the few named columns; the rest of the files is not read.
 _HITS = f"""
 select rule, quota_type, sum(requests + coalesce(late, 0))::bigint as requests, sum(amount)::bigint as amount,
-       count(*) as bucket_seconds,
-       count(*) filter ({THROTTLED_REQUESTS} > 0 or (source = 'jmx' and observed_throttle_ms > 0)) as throttled_seconds,
-       sum({DELAY_MS})::bigint as throttled_ms
+       count(*) as bucket_seconds, sum({DELAY_MS})::bigint as delay_ms
 from decisions where cluster_id = ? and decisions.second >= make_timestamptz(?) group by all
 """  # noqa: S608 - names of ours
 

@@ -28,13 +28,20 @@ from kquota_spark.schema import harm
 from kquota_spark.schema.key_columns import FROM_LOG
 from kquota_spark.store.reading import Tables
 
+_KEY = "quota_type, bucket_user, bucket_client_id"
 _LOGGED = f"""
-select quota_type, bucket_user, bucket_client_id, sum({harm.THROTTLED_REQUESTS})::bigint,
-       sum({harm.DELAY_MS})::bigint, count(*) filter ({harm.IS_THROTTLED})
-from decisions
-where cluster_id = ? and {FROM_LOG} and quota_type in ('produce', 'fetch') and bucket_tags is null
-  and decisions.second >= make_timestamptz(?::bigint) and decisions.second < make_timestamptz(?::bigint)
-group by all having count(observed_total_throttle_ms) > 0
+with found as materialized (
+  select {_KEY}, epoch_ms(second) as second_ms, true as is_log, observed_total_throttle_ms is not null as is_logged,
+         {harm.THROTTLED_REQUESTS} as requests, {harm.DELAY_MS} as delay_ms,
+         {harm.LONGEST_THROTTLE_MS} as longest_ms, {harm.IS_THROTTLED} as is_throttled
+  from decisions
+  where cluster_id = ? and {FROM_LOG} and quota_type in ('produce', 'fetch') and bucket_tags is null
+    and decisions.second >= make_timestamptz(?::bigint) and decisions.second < make_timestamptz(?::bigint)
+), {harm.time_throttled(_KEY, "found")}, sums as (
+  select {_KEY}, sum(requests)::bigint as requests, sum(delay_ms)::bigint as delay_ms
+  from found group by all having bool_or(is_logged)
+)
+select {_KEY}, requests, delay_ms, coalesce(throttled_seconds, 0) from sums left join of_time using ({_KEY})
 """  # noqa: S608 - names of ours
 WARM_UP_MS = 130_000
 """Usage (ms) that is read before the period, to fill the longest common window (61 samples of 2 s)."""
@@ -58,10 +65,15 @@ class Side:
     throttled_requests: int = 0
     throttled_ms: int = 0
     """Sum of all throttles, by replay (ms)."""
-    throttled_seconds: int = 0
-    """Seconds with a throttle, added up over brokers; on each broker at most the time that passed."""
+    muted: tuple[harm.Span, ...] = ()
+    """The seconds in which a throttle began or still ran, on any broker, in the period."""
     unknown: int = 0
     """Throttled fetches that were judged under another limit than the broker's: their verdicts are unknown."""
+
+    @property
+    def throttled_seconds(self) -> int:
+        """Time throttled (s)."""
+        return sum(span.end_s - span.first_s for span in self.muted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +184,7 @@ def what_if(
     """
     default, rings = rate_config(settings), stored_rings(settings)
     gaps = stored_gaps(settings, rings, default)
-    tally = _Tally(from_ms)
+    tally = _Tally(from_ms, to_ms)
     clients: set[tuple[QuotaType, str, str]] = set()
     traffic = sorted(
         stored_usage(settings, from_ms - WARM_UP_MS, to_ms),
@@ -204,7 +216,7 @@ def _logged(settings: Settings, from_ms: int, to_ms: int) -> dict[tuple[QuotaTyp
     with Tables(settings) as tables:
         if not tables.open_if_there("decisions", from_ms):
             return {}
-        parameters = [settings.cluster_id, from_ms * 1_000, to_ms * 1_000]
+        parameters = [settings.cluster_id, from_ms * 1_000, to_ms * 1_000, to_ms]
         rows = tables.query(_LOGGED, parameters).rows
     return {
         (QuotaType(quota_type), Bucket(user, client_id)): Logged(*figures)
@@ -233,10 +245,10 @@ def _fitting(verdicts: Sequence[Verdict], ring: RateConfig) -> tuple[int, float]
 
 
 class _Tally:
-    """Sums by bucket over all brokers, from `from_ms` on."""
+    """Sums by bucket over all brokers, from `from_ms` until before `to_ms`."""
 
-    def __init__(self, from_ms: int) -> None:
-        self._from_ms = from_ms
+    def __init__(self, from_ms: int, to_ms: int) -> None:
+        self._from_ms, self._to_ms = from_ms, to_ms
         self._before: dict[tuple[QuotaType, Bucket], Side] = {}
         self._after: dict[tuple[QuotaType, Bucket], Side] = {}
         self._fitting: dict[tuple[QuotaType, Bucket], tuple[int, float]] = {}
@@ -281,11 +293,15 @@ class _Tally:
             requests=side.requests + len(inside),
             throttled_requests=side.throttled_requests + len(throttled),
             throttled_ms=side.throttled_ms + sum(verdict.throttle_ms for verdict in throttled),
-            throttled_seconds=side.throttled_seconds
-            + len({verdict.point.record_time_ms // 1_000 for verdict in throttled}),
+            muted=tuple(harm.joined([*side.muted, *map(self._muted, throttled)])),
             unknown=side.unknown + len(inside) - len(known),
         )
         return len(inside)
+
+    def _muted(self, verdict: Verdict) -> harm.Span:
+        """The seconds of a throttle, up to the end of the period."""
+        span = harm.muted(verdict.point.record_time_ms // 1_000, verdict.throttle_ms)
+        return span._replace(end_s=min(span.end_s, -(-self._to_ms // 1_000)))
 
     def differences(self, logged: Mapping[tuple[QuotaType, Bucket], Logged]) -> list[Difference]:
         """The differences of all buckets: those that change first, with the largest change of throttled time first.

@@ -29,13 +29,13 @@ _KEY = f"{_BUCKET}, broker_id"
 COLUMNS = (
     "cluster_id", "broker_id", "brokers", "quota_type", "bucket_user", "bucket_client_id", "bucket_tags", "level",
     "rule", "limit_per_s", "rate_per_s", "mean_rate_per_s", "quota_used_percent", "peak_quota_used_percent",
-    "throttled_ms", "throttled_requests", "throttled_seconds", "requests", "clients", "last_second", "is_certain",
+    "delay_ms", "throttled_requests", "time_throttled_s", "requests", "clients", "last_second", "is_certain",
     "source", "users", "client_ids", "used_percents",
 )  # fmt: skip
 """Columns of a row, in the order of JSON and CSV; `used_percents` are the last 60 seconds, null without requests.
 
-`broker_id` is the worst one, and `brokers` the number of brokers. `throttled_ms` is the total delay in the last ten
-seconds, and `throttled_seconds` the time throttled in them.
+`broker_id` is the worst one, and `brokers` the number of brokers. `delay_ms` is the total delay in the last ten
+seconds, and `time_throttled_s` the time throttled in them.
 """
 
 # Rows without requests only count late ones, which came after later seconds of their bucket had been judged.
@@ -59,7 +59,7 @@ with {_RECENT}, chosen as (
          coalesce(sum(amount) filter (age_s < {RECENT_S}) / {RECENT_S}.0 / {amount_per_rate()},
                   avg(rate_per_s) filter (source = 'jmx'), 0.0) as mean_rate_per_s,
          coalesce(sum({harm.DELAY_MS}) filter (age_s < {RECENT_S}),
-                  max(observed_throttle_ms) filter (source = 'jmx'), 0)::bigint as throttled_ms,
+                  max(observed_throttle_ms) filter (source = 'jmx'), 0)::bigint as delay_ms,
          coalesce(sum({harm.THROTTLED_REQUESTS}) filter (age_s < {RECENT_S}), 0)::bigint as throttled_requests,
          sum(requests) filter (age_s < {RECENT_S})::bigint as requests,
          max(quota_used_percent) as peak_quota_used_percent
@@ -111,7 +111,7 @@ with inside as (
 select "user", client_id, sum(amount)::bigint as amount, sum(requests)::bigint as requests,
        coalesce(sum(amount) filter (epoch_ms(usage.second) > $1 - {RECENT_S * 1_000}), 0) / {RECENT_S}.0
          / {amount_per_rate("$4")} as mean_rate_per_s,
-       sum(observed_throttle_ms)::bigint as throttled_ms, max(epoch_ms(usage.second)) as last_second
+       sum(observed_throttle_ms)::bigint as delay_ms, max(epoch_ms(usage.second)) as last_second
 from usage join inside on usage.second = inside.second and list_contains(inside.users, "user")
   and list_contains(inside.client_ids, client_id)
 where cluster_id = $2 and broker_id = $3 and quota_type = $4 and epoch_ms(usage.second) > $1 - {WINDOW_S * 1_000}
@@ -138,7 +138,7 @@ class SortBy(Enum):
 _ORDER = {
     SortBy.USED: (("quota_used_percent", True), ("peak_quota_used_percent", True)),
     SortBy.RATE: (("rate_per_s", True), ("mean_rate_per_s", True)),
-    SortBy.DELAY: (("throttled_ms", True), ("throttled_requests", True)),
+    SortBy.DELAY: (("delay_ms", True), ("throttled_requests", True)),
     SortBy.NAME: (("lower(concat_ws('/', bucket_user, bucket_client_id, tags))", False),),
     SortBy.BROKER: (("broker_id", False), ("quota_type", False)),
 }
@@ -220,7 +220,7 @@ def _row(found: Mapping[str, Any]) -> dict[str, Any]:
         **found,
         **{name: some[:_MOST_NAMES] for name, some in names.items()},
         "clients": max(map(len, names.values())),
-        "throttled_seconds": time_throttled_s(found["seconds"], RECENT_S) if is_log else None,
+        "time_throttled_s": time_throttled_s(found["seconds"], RECENT_S) if is_log else None,
         "used_percents": [used_by_age.get(age_s) for age_s in reversed(range(WINDOW_S))],
     }
     return {name: row[name] for name in COLUMNS}
@@ -233,12 +233,12 @@ def time_throttled_s(seconds: Iterable[Mapping[str, Any]], last_s: int) -> int:
         seconds: rows of one bucket on one broker, with `age_s`, `is_throttled` and `longest_ms`.
         last_s: only seconds younger than this count, s.
     """
-    held = set[int]()
-    for second in seconds:
-        if second["is_throttled"]:
-            length_s = max(-(-(second["longest_ms"] or 0) // 1_000), 1)
-            held.update(range(max(second["age_s"] - length_s + 1, 0), second["age_s"] + 1))
-    return sum(age_s < last_s for age_s in held)
+    spans = [
+        harm.muted(-second["age_s"], second["longest_ms"] or 0)
+        for second in seconds
+        if second["is_throttled"]
+    ]
+    return harm.seconds_of(spans, 1 - last_s, 1)
 
 
 def bucket_seconds(tables: Tables, key: BucketKey, newest_ms: int) -> list[dict[str, Any]]:

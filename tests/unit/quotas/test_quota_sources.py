@@ -62,7 +62,7 @@ def test_the_tables_tell_the_past_and_how_far_they_know_it(root: Path) -> None:
     assert [answer["rows"][0]["limit"] for answer in at.values()] == [None, 1e6, 2e6, 2e6]
     assert [answer["known_through"] for answer in at.values()] == ["2026-11-21T05:42:00Z"] * 4
     assert [answer["notes"] for answer in at.values()] == [
-        [], [], [], ["edits after 2026-11-21T05:42:00Z are not known to this source"],
+        [], [], [], ["edits after 2026-11-21 05:42:00 UTC are not known to this source"],
     ]  # fmt: skip
 
 

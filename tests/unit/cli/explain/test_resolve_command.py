@@ -20,7 +20,7 @@ FILE = ("--quotas", "quotas.yaml")
 GROUPED = "kquota_spark.model.quotas.group_callbacks:GroupedUserCallback"
 
 ALICE = """\
-user alice, client id etl-1, as of 2026-11-21T05:45:00Z, by file quotas.yaml
+user alice, client id etl-1, as of 2026-11-21 05:45:00 UTC, by file quotas.yaml
 type          limit  rule             level  bucket                   overrides
 produce    200 kB/s  u/alice/c/etl-1      1  alice / etl-1  100 kB/s, 70.0 kB/s
 fetch      400 kB/s  u/alice/c/etl-1      1  alice / etl-1   150 kB/s, 200 kB/s
@@ -29,7 +29,7 @@ mutation  unlimited  -                    -  client etl-1                     -
 rule: u/ user, c/ client id, * the default; limits hold per broker (mutations: at the controller)
 """
 WALK = """\
-user alice, client id "", as of 2026-11-21T05:45:00Z, by file quotas.yaml
+user alice, client id "", as of 2026-11-21 05:45:00 UTC, by file quotas.yaml
 type      level  rule             limit  what became of it
 produce       2  u/alice/c/*   100 kB/s  has a quota, but the broker does not look here
 produce       8  c/*          70.0 kB/s  has a quota, but the broker does not look here

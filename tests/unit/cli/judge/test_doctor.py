@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kquota_spark.cli.main import main
 from tests.support.tables.audited_tables import NOW_MS
 from tests.support.tables.audited_tables import REQUESTS as _REQUESTS
 from tests.support.tables.audited_tables import findings as _findings
@@ -19,9 +20,9 @@ pytestmark = pytest.mark.usefixtures("doctors_clock")
 
 def test_a_healthy_run_is_a_count_and_a_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("doctor", "--tables", str(_tables(tmp_path))) == 0
-    assert capsys.readouterr().out == f"12 checks are ok (--all shows them)\n{_VERDICT}"
+    assert capsys.readouterr().out == f"{_AGREEMENT}12 checks are ok (--all shows them)\n{_VERDICT}"
     assert run("doctor", "--all", "--tables", str(tmp_path)) == 0
-    assert capsys.readouterr().out == _HEALTHY + _VERDICT
+    assert capsys.readouterr().out == _AGREEMENT + _HEALTHY + _VERDICT
     assert run("doctor", "--tables", str(tmp_path), "--output", "json") == 0
     found = json.loads(capsys.readouterr().out)
     assert {name: found[name] for name in ("verdict", "ok", "warn", "fail")} == {
@@ -39,6 +40,7 @@ def test_what_is_not_ok_comes_first_with_its_fix_and_the_cluster_is_named_once(
     assert run("doctor", "--config", str(config)) == 2
     printed = capsys.readouterr().out.splitlines()
     assert [line[:43].rstrip() for line in printed if not line.startswith(" " * 27 + "fix: ")] == [
+        "agreement 100.00 % of 2 certain verdicts",
         "fail   offsets             log-0: 1 offsets",
         "warn   measured            5 chargeable req",
         "10 checks are ok (--all shows them)",
@@ -47,6 +49,7 @@ def test_what_is_not_ok_comes_first_with_its_fix_and_the_cluster_is_named_once(
     assert sum(line.startswith(" " * 27 + "fix: ") for line in printed) == 2
 
 
+_AGREEMENT = "agreement 100.00 % of 2 certain verdicts\n"
 _VERDICT = "kafka: every line is counted, and every table is up to date\n"
 _HEALTHY = """\
 ok     lines               demo: 5 lines = 4 requests + 0 unreadable + 1 heartbeats
@@ -63,6 +66,27 @@ ok     agreement produce   demo: 100.00 % of 2 verdicts agree with the broker (0
 not judged: 0 uncertain, 0 inferred, 0 under a request quota
 ok     violations          none
 """
+
+
+def test_the_first_line_states_what_the_agreement_leaves_open(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    open_ = decision(2, requests_judged=0, requests_agreeing=0, uncertain=3, inferred=1, excluded=2)
+    root = _tables(tmp_path, decisions=(decision(0), decision(1), open_))
+    run("doctor", "--tables", str(root))
+    # 2 certain verdicts, 3 uncertain ones, 2 under a request quota and a throttled fetch.
+    assert capsys.readouterr().out.splitlines()[0] == (
+        "agreement 100.00 % of 2 certain verdicts; 5 of 8 verdicts left open, 1 throttled fetch not"
+    )
+    assert main(["agreement", "--tables", str(root)]) == 0
+    assert " ".join(capsys.readouterr().out.split()).startswith(
+        "agreement 100.00 % of 2 certain verdicts; 5 of 8 verdicts left open, 1 throttled fetch not comparable broker "
+    )
+    # Every table of results ends with it.
+    assert run("decisions", "--tables", str(root)) == 0
+    assert "certain verdicts; 5 of 8 verdicts left open, 1 throttled fetch not comparable " in " ".join(
+        capsys.readouterr().out.split()
+    )
 
 
 def test_a_gap_in_the_offsets_is_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -70,14 +70,14 @@ def test_a_finding_says_what_who_why_and_what_to_do(tmp_path: Path) -> None:
     config = shared(tmp_path)
     told = """\
 warning  SHARED_BUCKET  client id etl
-    2 users share one produce bucket of 1,000,000 B/s a broker (clients/<default>), total delay 1 s:
+    2 users share one produce bucket of 1.0 MB/s per broker (clients/<default>), total delay 1.00 s:
     one of them can throttle the others -> give the users quotas of their own, or client ids
 """
     foot = "1 finding, most severe first\nagreement 100.00 % of 1 certain verdicts\n"
     assert shown("findings", "--config", config) == told + foot
     rows = """\
-    | user=alice  client_id=etl  quota_type=produce  bytes=1000  throttled_ms=500
-    | user=bob  client_id=etl  quota_type=produce  bytes=1000  throttled_ms=500
+    | user=alice  client_id=etl  quota_type=produce  bytes=1000  delay_ms=500
+    | user=bob  client_id=etl  quota_type=produce  bytes=1000  delay_ms=500
 """
     assert shown("findings", "--config", config, "--evidence") == told + rows + foot
 
@@ -89,7 +89,7 @@ def test_json_has_the_evidence_only_when_asked_for(tmp_path: Path) -> None:
     assert list(answer["rows"][0]) == ["kind", "severity", "subject", "finding", "advice"]
     [row] = as_json("findings", "--config", config, "--evidence")["rows"]
     assert row["evidence"][1] == {
-        "user": "bob", "client_id": "etl", "quota_type": "produce", "bytes": 1_000, "throttled_ms": 500,
+        "user": "bob", "client_id": "etl", "quota_type": "produce", "bytes": 1_000, "delay_ms": 500,
     }  # fmt: skip
 
 

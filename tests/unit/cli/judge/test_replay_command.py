@@ -85,11 +85,11 @@ def test_the_wrong_ones_are_listed_each_with_a_cause(
     assert len(wrong) == wrong_of(answer)
     assert len(certain) == answer["false_positive"] + answer["false_negative"]
     for row in wrong:
-        assert (row["throttle_ms"] > 0) != (row["observed_throttle_ms"] > 0)
+        assert (row["throttle_by_replay_ms"] > 0) != (row["throttle_ms"] > 0)
         assert row["cause"]
         assert row["limit_per_s"] > 0
         assert row["bucket_user"] or row["bucket_client_id"]
-    false_positives = [row for row in certain if row["throttle_ms"] > 0]
+    false_positives = [row for row in certain if row["throttle_by_replay_ms"] > 0]
     assert len(false_positives) == answer["false_positive"]
 
 
@@ -107,7 +107,7 @@ def test_the_wrong_ones_as_text(answers: dict[str, dict[str, Any]]) -> None:
         sure = "certain" if row["is_certain"] else "uncertain"
         assert line == (
             f"{row['record_time']} broker 1 produce {row['bucket_client_id']}: {row['quota_used_percent']} % "
-            f"of quota, ours {row['throttle_ms']} ms, broker {row['observed_throttle_ms']} ms ({sure}): "
+            f"of quota, {row['throttle_by_replay_ms']} ms by replay, {row['throttle_ms']} ms by the broker ({sure}): "
             f"{row['cause']}"
         )
 

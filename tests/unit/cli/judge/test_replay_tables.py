@@ -77,7 +77,7 @@ def test_buckets_add_up_to_the_summary() -> None:
     assert sum(row["uncertain"] for row in buckets) == answer["uncertain"]
     wrong = answer["false_positive"] + answer["false_negative"] + answer["uncertain_wrong"]
     assert sum(row["wrong"] for row in buckets) == wrong
-    longest = [row["observed_throttle_ms"] for row in buckets]
+    longest = [row["delay_ms"] for row in buckets]
     assert longest == sorted(longest, reverse=True)
 
 
@@ -92,8 +92,13 @@ def test_requests_add_up_to_the_buckets() -> None:
             if (row["quota_type"], row["bucket_client_id"]) == (bucket["quota_type"], bucket["bucket_client_id"])
         ]  # fmt: skip
         assert len(of_bucket) == bucket["requests"]
-        for name in ("amount", "throttle_ms", "observed_throttle_ms"):
-            assert sum(row[name] for row in of_bucket) == bucket[name]
+        sums = (
+            ("amount", "amount"),
+            ("throttle_ms", "delay_ms"),
+            ("throttle_by_replay_ms", "delay_by_replay_ms"),
+        )
+        for name, of_bucket_name in sums:
+            assert sum(row[name] for row in of_bucket) == bucket[of_bucket_name]
 
 
 def test_two_window_shapes_side_by_side() -> None:
@@ -106,7 +111,7 @@ def test_the_brokers_own_windows_compared_with_themselves() -> None:
         "window_num": 5, "window_size_seconds": 2, "burst_seconds": 8,
     }  # fmt: skip
     assert answer["now"] == answer["other"]
-    assert answer["now"]["throttled_requests"] > 1_000
+    assert answer["now"]["throttled_requests_by_replay"] > 1_000
     for row in answer["rows"]:
         assert row["now"] == row["other"]
         assert row["now"]["burst_bytes"] == 8 * row["limit_per_s"]  # (5 - 1) x 2 s
@@ -121,7 +126,7 @@ def test_the_model_alone_throttles_produce_as_the_replay_does() -> None:
         if row["quota_type"] == "produce"
     }
     for client_id in ("other", "loader"):
-        for name in ("throttled_requests", "throttle_ms"):
+        for name in ("throttled_requests_by_replay", "delay_by_replay_ms"):
             assert compared[client_id]["now"][name] == ours[client_id][name]
     assert "free" not in compared  # nothing limits it
 

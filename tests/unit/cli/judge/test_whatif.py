@@ -78,10 +78,21 @@ def test_the_delay_before_is_the_brokers_and_that_of_the_replay_is_beside_it_in_
     ]  # fmt: skip
     assert "total delay 2.10 s -> 0 ms" in _unfolded(out)
     [row] = json.loads(_whatif(root, *words, "--output", "json")[1])["rows"]
-    assert (row["throttled_ms_before"], row["observed_throttled_ms_before"], row["throttled_ms_after"]) == (
+    assert (row["delay_by_replay_ms"], row["delay_ms"], row["delay_by_replay_after_ms"]) == (
         2_000, 2_100, 0,
     )  # fmt: skip
     assert (row["fits_percent"], row["is_lower"]) == (None, False)
+
+
+def test_time_throttled_counts_the_seconds_in_which_a_throttle_still_ran(tmp_path: Path) -> None:
+    # Six seconds: the request of second 5 is the last one.
+    root = _tables(tmp_path, ALICE_SENT, _sent(5, 0))
+    words = ("--add", "user=alice,producer_byte_rate=140000")
+    [row] = json.loads(_whatif(root, *words, "--output", "json")[1])["rows"]
+    # By brokers 2.1 s from second 0 on. By replay 2 s from 0 on, and from second 5 on until the end.
+    assert (row["time_throttled_s"], row["time_throttled_by_replay_s"]) == (3, 2 + 1)
+    # 1,800,000 / 140,000 - 10 s = 2.857 s are 3 s of the clock.
+    assert row["time_throttled_by_replay_after_s"] == 3 + 1
 
 
 def test_without_the_brokers_figure_the_delay_before_is_that_of_the_replay(tmp_path: Path) -> None:
@@ -105,7 +116,7 @@ def test_under_a_lower_limit_it_prints_what_still_fits_and_no_open_sum(tmp_path:
     )
     [row] = json.loads(_whatif(root, *words, "--output", "json")[1])["rows"]
     # (180,000 - 120,000) / 120,000 x 10 s
-    assert (row["throttled_ms_after"], row["is_lower"]) == (5_000, True)
+    assert (row["delay_by_replay_after_ms"], row["is_lower"]) == (5_000, True)
     assert row["fits_percent"] == 100 * 1_200_000 / 1_800_000
     # By a request five seconds later, 600,000 B more have passed: all fits.
     root = _tables(tmp_path / "b", ALICE_SENT, _sent(5, 0))

@@ -42,7 +42,7 @@ everything)
 
 _AGREEMENT = (
     '"agreement": {"agreement_percent": 100.0, "requests_judged": 3, "requests_agreeing": 3, '
-    '"false_positive": 0, "false_negative": 0, "uncertain": 0}, '
+    '"false_positive": 0, "false_negative": 0, "uncertain": 0, "inferred": 0, "excluded": 0}, '
 )
 
 
@@ -104,9 +104,9 @@ def test_open_violations_as_json(root: Path, capsys: pytest.CaptureFixture[str])
         '"start_time": "2026-11-21T05:41:00Z", "end_time": null, "last_second": "2026-11-21T05:41:00Z", '
         '"is_open": true, "level": 3, '
         '"rule": "users/<default>", "limit_per_s": 1000000.0, "peak_rate_per_s": 1234567.0, '
-        '"peak_quota_used_percent": 512.0, "violated_seconds": 5, "throttled_ms": 950, '
-        '"throttled_requests": 0, "longest_throttle_ms": null, "observed_throttled_ms": null, '
-        '"observed_throttled_requests": null, "observed_longest_throttle_ms": null, '
+        '"peak_quota_used_percent": 512.0, "violated_seconds": 5, "delay_by_replay_ms": 950, '
+        '"delay_ms": null, "throttled_requests_by_replay": 0, "throttled_requests": null, '
+        '"longest_throttle_by_replay_ms": null, "longest_throttle_ms": null, '
         '"source": "log", "users": ["bob"], "client_ids": ["etl"]}\n'
         "]}\n"
     )
@@ -160,8 +160,9 @@ def test_decisions_as_csv_with_raw_numbers_and_no_formula(
     assert run("decisions", "--tables", str(root), "--client", "=cmd()", "--output", "csv") == 0
     assert capsys.readouterr().out == (
         "cluster_id,broker_id,quota_type,bucket_user,bucket_client_id,bucket_tags,second,level,rule,"
-        "rule_version,limit_per_s,rate_per_s,quota_used_percent,amount,requests,throttle_ms,observed_throttle_ms,"
-        "throttled_requests,observed_throttled_requests,total_throttle_ms,observed_total_throttle_ms,unsized_requests,late,is_certain,"
+        "rule_version,limit_per_s,rate_per_s,quota_used_percent,amount,requests,longest_throttle_by_replay_ms,"
+        "longest_throttle_ms,throttled_requests_by_replay,throttled_requests,delay_by_replay_ms,delay_ms,"
+        "unsized_requests,late,is_certain,"
         "is_rules_behind,source,users,client_ids\n"
         "demo,1,produce,,'=cmd(),,2026-11-21T05:40:02Z,,,7,,250000.0,,1000,1,0,0,0,0,0,,,0,false,false,log,"
         '"[""bob""]","[""=cmd()""]"\n'
@@ -197,11 +198,11 @@ def test_usage_by_second(root: Path, capsys: pytest.CaptureFixture[str]) -> None
         '{"cluster_id": "demo", "broker_id": 1, "quota_type": "produce", '
         '"user": "alice", "client_id": "etl", '
         '"second": "2026-11-21T05:40:01Z", "amount": 4000000, "requests": 10005, "duplicates": 0, '
-        '"rate_per_s": 4000000.0, "observed_throttle_ms": 16000, "source": "log", "unsized_requests": null},\n'
+        '"rate_per_s": 4000000.0, "delay_ms": 16000, "source": "log", "unsized_requests": null},\n'
         '{"cluster_id": "demo", "broker_id": 1, "quota_type": "produce", '
         '"user": "alice", "client_id": "etl", '
         '"second": "2026-11-21T05:40:00Z", "amount": 1000, "requests": 1, "duplicates": 0, '
-        '"rate_per_s": 1000.0, "observed_throttle_ms": 0, "source": "log", "unsized_requests": null}\n'
+        '"rate_per_s": 1000.0, "delay_ms": 0, "source": "log", "unsized_requests": null}\n'
         "]}\n"
     )
 
@@ -253,7 +254,7 @@ def test_nothing_found_is_told_from_nothing_processed(
         "no usage: the table usage is empty, has the audit processed anything yet?\n"
         '{"command": "kquota violations", "version": 1, "agreement": {"agreement_percent": null, '
         '"requests_judged": 0, "requests_agreeing": 0, "false_positive": 0, "false_negative": 0, '
-        '"uncertain": 0}, "rows": []}\n'
+        '"uncertain": 0, "inferred": 0, "excluded": 0}, "rows": []}\n'
         "no decisions match --since 10m: "
         "the table decisions is empty, has the audit processed anything yet?\n"
     )

@@ -42,7 +42,7 @@ def test_the_most_delay_comes_first_and_the_sum_is_below(
     monkeypatch.setenv("COLUMNS", "80")
     _, out, _ = run(capsys, tables, "--output", "json")
     rows = json.loads(out)["rows"]
-    figures = ("bucket_user", "delay_ms", "throttled_requests", "throttled_seconds", "time_throttled_percent")
+    figures = ("bucket_user", "delay_ms", "throttled_requests", "time_throttled_s", "time_throttled_percent")
     # alice: 2 s from second 3 on, 1 s from second 4 on: seconds 3 and 4. bob: 2 s, seconds 8 and 9.
     assert [tuple(row[name] for name in figures) for row in rows] == [
         ("bob", 4_000, 1, 2, 20.0),

@@ -28,7 +28,7 @@ def test_the_bundled_log_becomes_tables_and_a_report_and_all_commands_that_it_na
     answer = json.loads(capsys.readouterr().out)
     assert (answer["lines"], answer["throttled_buckets"], answer["buckets"]) == (5_000, 11, 17)
     # The sum of throttleTimeMs in the lines of PRODUCE requests with the client id legacy.
-    assert (answer["worst_bucket"], answer["worst_delay_ms"]) == ("client legacy", 34_305)
+    assert answer["worst"] == {"bucket": "client legacy", "delay_ms": 34_305}
     assert len(answer["next"]) == 5
     for command in answer["next"]:
         assert main(shlex.split(command)[1:]) == 0

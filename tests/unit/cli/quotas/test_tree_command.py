@@ -96,7 +96,7 @@ def test_json_has_a_row_a_key_with_raw_numbers(tmp_path: Path) -> None:
     assert {name: row[name] for name in ("limit", "requests", "amount", "bucket_seconds")} == {
         "limit": 1_000_000.0, "requests": 4, "amount": 1_500, "bucket_seconds": 2,
     }  # fmt: skip
-    assert (row["throttled_seconds"], row["throttled_ms"], row["level"]) == (2, 40, 3)
+    assert (row["time_throttled_s"], row["delay_ms"], row["level"]) == (2, 40, 3)
     assert [r["rule"] for r in answer["without_rule"]] == [None]
     assert {r["entity"] for r in answer["rows"]} == {
         "users/alice", "users/alice/clients/etl", "users/<default>", "ips/<default>",

@@ -22,7 +22,7 @@ def row(**changed: Any) -> dict[str, Any]:
         "cluster_id": "demo", "broker_id": 2, "brokers": 3, "quota_type": "produce", "bucket_user": "alice",
         "bucket_client_id": "etl", "bucket_tags": None, "level": 1, "rule": "users/alice/clients/etl",
         "limit_per_s": 1e6, "rate_per_s": 1.5e6, "mean_rate_per_s": 1.4e6, "quota_used_percent": 150.0,
-        "peak_quota_used_percent": 160.0, "throttled_ms": 11_200, "throttled_requests": 14, "throttled_seconds": 7,
+        "peak_quota_used_percent": 160.0, "delay_ms": 11_200, "throttled_requests": 14, "time_throttled_s": 7,
         "requests": 20, "clients": 1, "last_second": 59_000, "is_certain": True, "source": "log",
         "users": ["alice"], "client_ids": ["etl"], "used_percents": [150.0] * 60, **changed,
     }  # fmt: skip
@@ -126,7 +126,7 @@ def test_a_bucket_from_near_fits(columns: int) -> None:
         "peak_quota_used_percent": 160.0, "delay_ms": 11_200, "delayed_requests": 1_234,
     }  # fmt: skip
     client = {"user": "alice", "client_id": "c" * 99, "mean_rate_per_s": 1e6, "amount": 9, "requests": 3,
-              "throttled_ms": 40}  # fmt: skip
+              "delay_ms": 40}  # fmt: skip
     chart = Near(Look.CHART, 59_000, None, [client], [near_second(age_s) for age_s in range(60)])
     lines = shown(view(near=chart), columns, 80)
     assert max(map(width, lines)) <= columns

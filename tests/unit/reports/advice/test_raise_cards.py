@@ -77,7 +77,7 @@ def test_whatif_throttles_nothing_at_the_least_value_and_something_one_unit_lowe
                 if (row["bucket_user"], row["bucket_client_id"]) == (bucket.user or "", bucket.client_id)
                 and row["quota_type"] == "produce"
             ]
-            found.append(row["throttled_requests_after"])
+            found.append(row["throttled_requests_by_replay_after"])
         assert found[0] == 0 < found[1]
 
 
@@ -90,15 +90,13 @@ def test_the_seconds_with_a_throttle_under_a_value_come_from_the_requests(tmp_pa
     assert card.recommended == 2_200_000
     # (2,200,000 - L) / L * 10,000 ms: under 2,199,890 0.50003 ms, rounded to 1; under 2,199,891 0.49548, to 0.
     assert card.least == 2_199_891
-    assert card.expected.startswith("1 → 0 seconds with a throttle, by replay of 2 recorded requests; ")
+    assert card.expected.startswith("1 → 0 throttled requests, by replay of 2 recorded ones; ")
 
 
 def test_an_estimate_that_is_too_low_for_the_requests_says_how_many_seconds_are_left(tmp_path: Path) -> None:
     sent = [_sent(0, 33_000_000), _sent(50, 15_000_000)]  # 3,300,000 and 1,500,000 B/s under 2,200,000
     page = gathered(tmp_path, decisions=_steady(), usages=sent, seconds=110, quota_rules=[OF_ALICE])
-    assert _card(page).expected.startswith(
-        "2 → 1 seconds with a throttle, by replay of 2 recorded requests; "
-    )
+    assert _card(page).expected.startswith("2 → 1 throttled requests, by replay of 2 recorded ones; ")
 
 
 def test_the_least_value_for_throttled_fetches_is_not_known(tmp_path: Path) -> None:

@@ -156,7 +156,7 @@ def test_programs_get_slots_and_events(tmp_path: Path, capsys: Capture) -> None:
     events = [row for row in found["rows"] if row["row"] == "event"]
     assert (len(slots), [row["letter"] for row in events]) == (40, list("ABC"))
     assert [slots[n]["rate_per_s"] for n in (9, 10, 20, 30)] == [5e5, 1.1e6, None, 4e5]
-    assert (slots[10]["time"], slots[10]["throttled_ms"]) == ("2026-11-21T05:40:10Z", 100)
+    assert (slots[10]["time"], slots[10]["delay_ms"]) == ("2026-11-21T05:40:10Z", 100)
     last = events[-1]
     assert {name: last[name] for name in ("kind", "status", "entity", "before", "after", "by")} == {
         "kind": "override", "status": "applied", "entity": "users/alice", "before": 1e6, "after": 5e5, "by": "root",
@@ -272,7 +272,7 @@ def test_a_slot_of_many_seconds_holds_the_highest_rate_and_all_throttles(
     )
     found = rows_of(capsys, "--tables", str(tmp_path), "--user", "alice")
     first = found["rows"][0]
-    assert (found["slot_ms"], first["rate_per_s"], first["throttled_ms"], first["seconds"]) == (
+    assert (found["slot_ms"], first["rate_per_s"], first["delay_ms"], first["seconds"]) == (
         2_000,
         1e5 + 1,
         2,

@@ -48,7 +48,7 @@ def test_rate_and_use_are_those_of_the_newest_second_means_and_sums_those_of_ten
     (row,) = top(tmp_path)
     assert (row["rate_per_s"], row["quota_used_percent"], row["last_second"]) == (9e5, 90.0, T0_MS + 59_000)
     assert (row["mean_rate_per_s"], row["requests"]) == (500.0, 5)  # 5,000 bytes in 10 s
-    assert (row["throttled_ms"], row["throttled_requests"]) == (80, 4)
+    assert (row["delay_ms"], row["throttled_requests"]) == (80, 4)
     assert row["used_percents"] == [None] * 49 + [25.0, 70.0] + [None] * 8 + [90.0]
 
 
@@ -89,7 +89,7 @@ def test_of_jmx_the_last_sample_of_the_minute_counts(tmp_path: Path) -> None:
     )
     write_table(tmp_path, "decisions", decision(59, bucket_user="bob"))
     row = next(row for row in top(tmp_path) if row["source"] == "jmx")
-    assert (row["rate_per_s"], row["mean_rate_per_s"], row["throttled_ms"], row["requests"]) == (
+    assert (row["rate_per_s"], row["mean_rate_per_s"], row["delay_ms"], row["requests"]) == (
         5e5,
         4e5,
         120,
@@ -163,10 +163,10 @@ def test_the_time_throttled_is_of_the_last_ten_seconds_and_not_known_from_jmx(tm
     write_table(tmp_path, "decisions", decision(47, **held), decision(55, **held), decision(59))
     (row,) = top(tmp_path)
     # From second 47 to 50, of which 50 is among the last ten, and from 55 to 58.
-    assert row["throttled_seconds"] == 5
+    assert row["time_throttled_s"] == 5
     jmx = {**dict.fromkeys(("amount", "requests", "throttle_ms", "total_throttle_ms")), "source": "jmx"}
     write_table(tmp_path, "decisions", decision(59, bucket_user="bob", **jmx, observed_throttle_ms=70))
-    assert [row["throttled_seconds"] for row in top(tmp_path, sort=SortBy.NAME)] == [5, None]
+    assert [row["time_throttled_s"] for row in top(tmp_path, sort=SortBy.NAME)] == [5, None]
 
 
 def test_a_filter_takes_whole_buckets_by_any_name_of_the_minute(tmp_path: Path) -> None:
