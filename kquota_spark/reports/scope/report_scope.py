@@ -77,15 +77,17 @@ create temp view used as
 select *, epoch_ms(usage.second) as second_ms, {FROM_LOG} as is_log
 from usage where {{where}} and ({{one_source}}) and {{of_tenant}}
 """  # noqa: S608 - names of ours
+# A second that a broker throttled was above the limit, whatever the replay is certain of.
+_IS_SURE = "(is_certain or not is_log or coalesce(observed_throttled_requests > 0, false))"
 _SLOTS = f"""
 create temp table slots as
 select broker_id, {BUCKET}, second_ms // ? * ? as slot_ms, count(*) filter (has_verdict) as seconds,
   count(*) filter (not has_verdict) as late_rows, bool_or(is_log) as is_log,
   max(rate_per_s) as peak_rate_per_s,
-  coalesce(arg_max(is_certain or not is_log, rate_per_s), true) as is_peak_certain,
+  coalesce(arg_max({_IS_SURE}, rate_per_s), true) as is_peak_certain,
   sum(rate_per_s) filter (has_verdict) as rates,
   max(quota_used_percent) as quota_used_percent,
-  max(quota_used_percent) filter (is_certain or not is_log) as certain_used_percent,
+  max(quota_used_percent) filter ({_IS_SURE}) as certain_used_percent,
   min(limit_per_s) as least_limit_per_s,
   max(limit_per_s) as most_limit_per_s, arg_max_null(limit_per_s, second_ms) filter (has_verdict) as limit_per_s,
   arg_max_null(rule, second_ms) filter (has_verdict) as rule, max(second_ms) as last_ms,

@@ -58,7 +58,7 @@ class PeriodBucket:
     limit_per_s: float | None
     """The last limit in force, on one broker."""
     peak_quota_used_percent: float | None
-    """The highest certain second, in percent of the limit in force then; None if no second is certain."""
+    """The highest second that is certain or that a broker throttled, in percent of its limit; None without one."""
     throttled_ms: int
     """Total delay, by brokers where they logged it; from JMX 0."""
     throttled_requests: int | None

@@ -1,6 +1,7 @@
 """Which buckets are near their limits: heat maps of the percent of the quota, and rates beside their limits.
 
-Seconds with uncertain verdicts are no peaks. They are shown as uncertain where a slot has no other seconds.
+Seconds with uncertain verdicts are no peaks, unless a broker throttled in them: then they were above the limit. The
+others are shown as uncertain where a slot has no other seconds.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class HeatMap:
     slots: tuple[int, ...]
     buckets: tuple[BucketName, ...]
     quota_used_percent: tuple[tuple[float | None, ...], ...]
-    """One row per bucket with one value per slot, from certain seconds; None without one, without traffic or limit."""
+    """One row per bucket, one value per slot: from seconds that are certain or that a broker throttled, else None."""
     uncertain_percent: tuple[tuple[float | None, ...], ...]
     """The same for slots without a certain second."""
     left_out: int

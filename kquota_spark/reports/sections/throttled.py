@@ -29,7 +29,7 @@ from kquota_spark.reports.scope.shared_rows import (
     ThrottledBucket,
 )
 from kquota_spark.reports.sections.rates import side_by_side
-from kquota_spark.schema.harm import time_throttled
+from kquota_spark.schema.harm import EPISODE_END, time_throttled
 
 if TYPE_CHECKING:
     from kquota_spark.reports.sections import AuditReport
@@ -40,7 +40,7 @@ with {time_throttled(BUCKET, "judged")}, of_buckets as (
          sum(throttled_requests)::bigint as throttled_requests, bool_or(is_log) as is_log,
          100.0 * sum(throttled_rows) / nullif(sum(seconds), 0) as of_samples_percent,
          arg_max(broker_id, (throttled_ms, throttled_rows, -broker_id)) as worst_broker_id,
-         max(quota_used_percent) as peak_quota_used_percent
+         max(certain_used_percent) as peak_quota_used_percent
   from places group by all
 )
 select *, if(is_log, 100.0 * throttled_seconds / ?, of_samples_percent) as time_in_throttle_percent,
@@ -55,7 +55,7 @@ _FIGURES = (
 _EPISODES = f"""
 select {BUCKET.replace("bucket_tags", "coalesce(bucket_tags, '') as bucket_tags")}, count(*) as episodes
 from violations where cluster_id = ? and start_time < make_timestamptz(?)
-  and coalesce(end_time, last_second) >= make_timestamptz(?) group by all
+  and {EPISODE_END} >= make_timestamptz(?) group by all
 """  # noqa: S608 - names of ours
 _NAMES = f"""
 select {BUCKET}, list_sort(list_distinct(flatten(list(users)))) as users,
