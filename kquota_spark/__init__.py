@@ -6,7 +6,7 @@ edges. The programs use them: `quotas`, `ship`, `collect`, `replay`, `audit`, `d
 `reports` and `cli` are the user's view. `embedded` is a cluster for trying all of it. Imports go down only:
 `tests/architecture` has the order.
 
-In reading order: bounded_yaml, errors.
+In reading order: bounded_yaml, errors, name_patterns.
 """
 
 __version__ = "0.1.0"

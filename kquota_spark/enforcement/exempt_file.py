@@ -13,9 +13,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from kquota_spark.enforce.guard_settings import Exempt, pattern_problem
+from kquota_spark.enforce.guard_settings import Exempt
 from kquota_spark.errors import UserError
 from kquota_spark.model.quotas.entities import Entity
+from kquota_spark.name_patterns import pattern_problem
 from kquota_spark.process.replaced_file import replace_file
 
 _PATTERN = "pattern "

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from kquota_spark.config.loader import read_yaml_as
 from kquota_spark.config.settings import Settings
 from kquota_spark.enforce.changes import OVERRIDE
-from kquota_spark.enforce.guard_settings import Bounds, Exempt, GuardSettings, is_match, pattern_problem
+from kquota_spark.enforce.guard_settings import Bounds, Exempt, GuardSettings
 from kquota_spark.enforce.policies.policy import (
     ClusterQuota,
     DefaultQuota,
@@ -26,6 +26,7 @@ from kquota_spark.enforce.policies.policy import (
 from kquota_spark.enforcement.exempt_file import read_exempt
 from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.quota_types import QuotaKey
+from kquota_spark.name_patterns import is_match, pattern_problem
 from kquota_spark.store.reading import Tables
 
 _POLICY_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")

@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 from kquota_spark.config.routes import Alertmanager, Mail, Webhook
 from kquota_spark.config.rules import SHORT_SECRET, is_short
 from kquota_spark.config.settings import Settings
-from kquota_spark.enforce.guard_settings import pattern_problem
 from kquota_spark.errors import UserError
 from kquota_spark.formats.text.person_units import person_ms
+from kquota_spark.name_patterns import pattern_problem
 from kquota_spark.notify.formats.text import events_text
 from kquota_spark.notify.found import NewsTables
 from kquota_spark.notify.news.events import trial

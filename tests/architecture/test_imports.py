@@ -17,7 +17,7 @@ MOST_FILE_LINES, MOST_FUNCTION_LINES = 400, 50
 NAMELESS = {"utils", "helpers", "common", "base", "manager"}
 
 ROOMS = (
-    *("errors", "bounded_yaml"),
+    *("errors", "bounded_yaml", "name_patterns"),
     # The law and what follows from it, without any input or output.
     *("model", "findings", "schema", "config", "formats", "enforce", "pipeline"),
     # The edges.

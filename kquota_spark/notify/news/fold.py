@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kquota_spark.config.routes import Route
-from kquota_spark.enforce.guard_settings import is_match
+from kquota_spark.name_patterns import is_match
 from kquota_spark.notify.news.events import Event, Seen, over
 
 

@@ -15,7 +15,6 @@ from collections.abc import Callable
 import pytest
 
 from kquota_spark.cli.quotas.kfk_selection import user_and_clients
-from kquota_spark.enforce.guard_settings import is_match
 from kquota_spark.errors import UserError
 from kquota_spark.findings.client_findings import IdSeen, unstable_client_ids
 from kquota_spark.formats.exchange.registry import FORMATS, guess
@@ -29,6 +28,7 @@ from kquota_spark.model.quotas.entities import Entity, parse_entity
 from kquota_spark.model.quotas.mbean_names import mbean_name, parse_mbean_name
 from kquota_spark.model.quotas.names import desanitise
 from kquota_spark.model.quotas.quota_types import QuotaKey
+from kquota_spark.name_patterns import is_match
 from kquota_spark.reports.pages.page_markdown import escaped
 from kquota_spark.reports.pages.page_names import safe_name
 from kquota_spark.ship.selection import line_filter
