@@ -137,8 +137,14 @@ def read_yaml_as(target: type[_T], path: Path, relations: Callable[[_T], Iterabl
         path: the file.
         relations: finds problems between several values, each with its key first; None for none.
     """
+    return read_as(target, yaml_of(path), path, relations)
+
+
+def read_as(
+    target: type[_T], data: Any, path: Path, relations: Callable[[_T], Iterable[str]] | None = None
+) -> _T:
+    """Read parsed YAML into the dataclass `target`; `path` is for messages. See `read_yaml_as`."""
     problems = list[str]()
-    data = yaml_of(path)
     value = _read(target, {} if data is None else data, "", problems)
     if value is not None and relations is not None:
         problems.extend(relations(value))

@@ -44,10 +44,7 @@ class EnvelopeFields(Section):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kafka(Section):
-    """The source of the request log, and the format of its messages.
-
-    One of `topic`, `topics` and `topic_pattern` names the topics; the loader refuses a file with two of them.
-    """
+    """The source of the request log; one of `topic`, `topics` and `topic_pattern` names the topics, never two."""
 
     bootstrap_servers: str = "localhost:9092"
     topic: str = "kquota.request-log"
@@ -332,3 +329,5 @@ class Settings(Section):
     file: str = field(default="", compare=False, metadata=NO_KEY)
     """Path of the settings file, for messages; empty for the built-in defaults."""
     serve: Serve = field(default_factory=Serve)
+    owners: str = ""
+    """Path of the file with the owners of clients; empty for none."""

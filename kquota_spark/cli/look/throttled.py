@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from difflib import get_close_matches
 from typing import Any
 
 from kquota_spark.cli.look import decisions, violations
@@ -21,8 +23,8 @@ from kquota_spark.errors import UserError
 from kquota_spark.formats.text.person_units import broker_text, or_dash, person_ms, person_percent, type_text
 from kquota_spark.reports.advice.throttle_causes import Cause, causes, uses_of
 from kquota_spark.reports.scope.period import Period
-from kquota_spark.reports.scope.report_scope import open_scope
-from kquota_spark.reports.scope.shared_rows import ThrottledBucket
+from kquota_spark.reports.scope.report_scope import Scope, open_scope
+from kquota_spark.reports.scope.shared_rows import BucketName, ThrottledBucket
 from kquota_spark.reports.sections.changes import changes_without_effect
 from kquota_spark.reports.sections.throttled import throttled_buckets
 from kquota_spark.schema.tables import DECISIONS
@@ -34,6 +36,7 @@ COMMANDS = {
         "which buckets were throttled, most total delay first, and how long they waited",
         "kquota throttled --since 2h",
         "kquota throttled --episodes --open",
+        "kquota throttled --owner payments --since 1d",
     ),
 }
 
@@ -49,6 +52,11 @@ _COLUMNS = (
 
 def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--type", choices=TYPES, help="only this quota type")
+    parser.add_argument(
+        "--owner",
+        metavar="NAME",
+        help="only buckets with clients of this owner of the file `owners`; or unowned",
+    )
 
 
 def _find(asked: Asked) -> Found:
@@ -61,20 +69,53 @@ def _find(asked: Asked) -> Found:
     scope = open_scope(asked.tables, _of_one_cluster(asked, period), period, tenant=None, top=_ALL)
     found = throttled_buckets(scope).shown
     of_type = [one for one in found if asked.wanted.type in (None, one.bucket.quota_type)]
+    whose = _owners(asked, scope, of_type)
+    if asked.own is not None:
+        of_type = [one for one in of_type if asked.own in whose[one.bucket]]
     ordered = sorted(of_type, key=lambda one: (-one.throttled_ms, one.bucket))
     # Only the shown buckets need a cause, which takes another pass over their decisions.
     shown = ordered[: asked.limit]
     with_day = _is_of_days(scope.covered)
     why = causes(uses_of(scope, shown), shown, changes_without_effect(scope), with_day=with_day)
-    rows = [_row(scope.cluster_id, one, why.get(one.bucket)) for one in ordered]
+    rows = [
+        _row(scope.cluster_id, one, why.get(one.bucket)) | _owner_column(whose, one.bucket) for one in ordered
+    ]
     during = f"{utc_text(scope.covered.from_ms)} to {utc_text(scope.covered.to_ms)}"
     return Found(
-        _COLUMNS,
+        (*_COLUMNS, "owner") if whose else _COLUMNS,
         rows,
-        _SHOWN,
+        (*_SHOWN, _OWNER) if whose else _SHOWN,
         _footer(rows, asked.limit, during),
-        when_empty=f"nobody was throttled: {during}",
+        when_empty=f"nobody {'' if asked.own is None else f'of {asked.own} '}was throttled: {during}",
     )
+
+
+def _owners(
+    asked: Asked, scope: Scope, found: Sequence[ThrottledBucket]
+) -> Mapping[BucketName, tuple[str, ...]]:
+    """The owners by bucket; empty if the settings name no file of owners.
+
+    Raises:
+        UserError: the file has problems, or --owner names no owner of it.
+    """
+    from kquota_spark.config.owners.owners_file import owners_of
+    from kquota_spark.reports.clients.bucket_owners import owners_of_buckets
+
+    owners = owners_of(asked.settings)
+    if owners is None:
+        if asked.own is not None:
+            raise UserError("--owner: the settings name no file of owners: set owners in the settings file")
+        return {}
+    if asked.own is not None and asked.own not in owners.names:
+        near = get_close_matches(asked.own, owners.names, n=1)
+        hint = f", did you mean {near[0]!r}?" if near else f", expected one of {', '.join(owners.names[:20])}"
+        raise UserError(f"--owner: {asked.own!r} is no owner in {asked.settings.owners}{hint}")
+    return owners_of_buckets(scope, owners, [one.bucket for one in found])
+
+
+def _owner_column(whose: Mapping[BucketName, tuple[str, ...]], bucket: BucketName) -> dict[str, str]:
+    """The column `owner`; several owners share a bucket if their clients do."""
+    return {"owner": ", ".join(whose[bucket])} if whose else {}
 
 
 def _period(asked: Asked) -> Period:
@@ -139,11 +180,13 @@ _SHOWN = (
     Shown("clients", lambda row: ", ".join(row["clients"]), is_text=True, keep=12, rank=5),
     Shown("why", lambda row: row["why"] or "-", is_text=True, keep=32),
 )
+_OWNER = Shown("owner", lambda row: row["owner"], is_text=True, keep=12, rank=1)
 QUESTION = Question(
     command="throttled",
     table=DECISIONS,
     find=_find,
     options=_options,
+    own=lambda options: getattr(options, "owner", None),
     modes=(
         (
             Flag("--episodes", "instead every episode above a limit, newest first: kquota violations"),

@@ -38,7 +38,7 @@ def problems(directory: Path, text: str | bytes) -> list[str]:
 
 SECTIONS = (
     "cluster_id, tables, checkpoints, storage_options, kafka, quotas, broker, stream, ship, maintain, metrics, "
-    "collect, enforcement, notifications, serve"
+    "collect, enforcement, notifications, serve, owners"
 )
 MISTAKES = [
     ("clusterid: a", "clusterid: unknown key, did you mean cluster_id?"),

@@ -1,0 +1,99 @@
+"""Who owns a client: the team behind a user and a client id, at a time.
+
+The owners are a list. The first one that matches the client in that second is its owner. A client that none matches is
+`unowned`. Names are mapped before anything is added up: an assumed role has another user name in each session, and all
+of them have one owner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+UNOWNED_NAME = "unowned"
+_KEPT_CLIENTS = 50_000
+"""Maximum number of clients in memory: random client ids must not fill it."""
+
+IsMatch = Callable[[str, str], bool]
+"""Whether a pattern matches a whole name. Its time must be bounded, because clients choose their names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owner:
+    """An owner, the clients that it owns, and the time in which it owns them.
+
+    A client matches if one of `users` matches its user and one of `client_ids` its client id. An empty list matches
+    every name. Times are epoch ms of whole seconds; None is no bound, and the end is exclusive.
+    """
+
+    name: str
+    cost_centre: str = ""
+    contact: str = ""
+    users: tuple[str, ...] = ()
+    """Patterns for the principal's name without its type."""
+    client_ids: tuple[str, ...] = ()
+    from_ms: int | None = None
+    to_ms: int | None = None
+
+    def owns_at(self, second_ms: int) -> bool:
+        """Whether it owns its clients in a second (its start, epoch ms)."""
+        is_begun = self.from_ms is None or self.from_ms <= second_ms
+        return is_begun and (self.to_ms is None or second_ms < self.to_ms)
+
+
+UNOWNED = Owner(name=UNOWNED_NAME)
+"""The owner of clients that no owner matches."""
+
+
+class Owners:
+    """The owners in their order.
+
+    Args:
+        owners: the first that matches a client in a second owns it.
+        is_match: compares a pattern with a whole name.
+
+    Examples:
+        >>> from kquota_spark.model.owners import Owner, Owners
+        >>> owners = Owners([Owner(name="payments", users=("pay-.*",))], lambda pattern, name: name.startswith("pay-"))
+        >>> owners.of("pay-eu", "etl", 0).name, owners.of("alice", "etl", 0).name
+        ('payments', 'unowned')
+    """
+
+    def __init__(self, owners: Iterable[Owner], is_match: IsMatch) -> None:
+        self._owners = tuple(owners)
+        self._is_match = is_match
+        self._of_client: dict[tuple[str, str], tuple[Owner, ...]] = {}
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the owners, each once, in order; `unowned` is the last."""
+        return list(dict.fromkeys([*(owner.name for owner in self._owners), UNOWNED_NAME]))
+
+    @property
+    def edges_ms(self) -> list[int]:
+        """The times at which an owner begins or ends to own its clients, ascending, epoch ms."""
+        bounds = {bound for owner in self._owners for bound in (owner.from_ms, owner.to_ms)}
+        return sorted(bound for bound in bounds if bound is not None)
+
+    def of(self, user: str, client_id: str, time_ms: int) -> Owner:
+        """The owner of a client.
+
+        Args:
+            user: raw name of the principal, without its type.
+            client_id: raw client id.
+            time_ms: any time in the second, epoch ms.
+        """
+        second_ms = time_ms // 1_000 * 1_000
+        matching = self._of_client.get((user, client_id))
+        if matching is None:
+            if len(self._of_client) >= _KEPT_CLIENTS:
+                self._of_client.clear()
+            matching = tuple(owner for owner in self._owners if self._matches(owner, user, client_id))
+            self._of_client[user, client_id] = matching
+        return next((owner for owner in matching if owner.owns_at(second_ms)), UNOWNED)
+
+    def _matches(self, owner: Owner, user: str, client_id: str) -> bool:
+        return self._is_one(owner.users, user) and self._is_one(owner.client_ids, client_id)
+
+    def _is_one(self, patterns: Sequence[str], name: str) -> bool:
+        return not patterns or any(self._is_match(pattern, name) for pattern in patterns)
