@@ -192,10 +192,15 @@ class SampleRing(_Samples[int]):
 
     @property
     def oldest(self) -> int:
-        """Amount in the oldest sample, which is purged next; 0 while there is only one."""
-        if len(self._starts_ms) < 2:
-            return 0
-        return self._values[self._starts_ms.index(self._oldest_start_ms)]
+        """Amount in the oldest sample before the current one, which is purged next; 0 if there is none.
+
+        Purged samples begin where the first request after a pause does. They do not count, as a new ring has none.
+        """
+        return sum(
+            value
+            for place, value in enumerate(self._values)
+            if self._starts_ms[place] == self._oldest_start_ms and place != self.current
+        )
 
     def record(self, amount: int, time_ms: int) -> int:
         """Record an event, then measure as the broker does, with the event included.
