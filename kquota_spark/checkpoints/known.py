@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from operator import itemgetter
 from typing import Any, ClassVar, TypeVar, cast
 
 import pyarrow as pa
@@ -20,12 +19,11 @@ from kquota_spark.config.windows import rate_config
 from kquota_spark.errors import UserError
 from kquota_spark.model.govern.callback_governor import CallbackGovernor
 from kquota_spark.model.govern.govern import Governor, RuleGovernor
-from kquota_spark.model.measure.points import CONTROLLER_ID
 from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.quota_callback import LeaderBook
 from kquota_spark.model.quotas.quota_types import IP_QUOTA_KEY, QuotaKey
 from kquota_spark.model.quotas.rules import RuleBook, RuleStretch
-from kquota_spark.pipeline.known import BrokerWindows, Gap, IpLimit, Known, Limits, ReportedWindows
+from kquota_spark.pipeline.known import BrokerWindows, IpLimit, Known, Limits, ReportedWindows, gaps_by_broker
 from kquota_spark.quotas.stored import leader_changes
 from kquota_spark.schema.broker_tables import BROKER_CONFIGS
 from kquota_spark.schema.gap_tables import BROKER_START, LOG_GAPS, MID_STREAM
@@ -326,15 +324,3 @@ class LimitsLoader(_Loader):
 def begun_brokers(rows: Iterable[Row]) -> frozenset[int]:
     """Brokers with a row in `log_gaps` about how their logs begin."""
     return frozenset(row["broker_id"] for row in rows if row["reason"] in (MID_STREAM, BROKER_START))
-
-
-def gaps_by_broker(rows: Iterable[Row]) -> dict[int, list[Gap]]:
-    """Gaps of `log_gaps` that make verdicts uncertain, by broker; any broker may be the controller."""
-    found: dict[int, list[Gap]] = {}
-    for row in rows:
-        if row["reason"] != BROKER_START:
-            for broker_id in (row["broker_id"], CONTROLLER_ID):
-                found.setdefault(broker_id, []).append((row["from_time"], row["to_time"]))
-    for of_broker in found.values():
-        of_broker.sort(key=itemgetter(1))
-    return found

@@ -62,7 +62,7 @@ _UNLISTED = "unlisted"
 """The heading of old names. They work, and no list shows them."""
 _ORDER = (
     "try", "status", "top", "throttled", "explain", "timeline", "whatif", "report", "violations", "decisions", "usage",
-    "connections", "findings", "agreement", "doctor", "resolve", "replay",
+    "connections", "evidence", "findings", "agreement", "doctor", "resolve", "replay",
     "describe", "alter", "import", "export", "diff", "drift", "tree", "kfk", "context",
     "enforce", "override", "exempt", "freeze", "unfreeze", "lift",
     "init", "audit", "enforce run", "ship", "collect", "watch", "notify", "backfill", "restate", "maintain", "serve",

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from itertools import accumulate, groupby, pairwise
 from operator import attrgetter, itemgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -22,9 +22,11 @@ from kquota_spark.model.replay.decision import (
     model_name,
     replay_of,
 )
+from kquota_spark.model.replay.replay import Verdict
 from kquota_spark.pipeline.packed_points import compressed, decompressed, points_of
 from kquota_spark.pipeline.sent import BucketTags, Manager, Packed, Sent, manager_of, manager_text, stretch_of
 from kquota_spark.schema.columns import STATE_FORM
+from kquota_spark.schema.decision_columns import FROM_AGREEMENT, FROM_DECISION
 
 _named_config = cache(RateConfig.parse)
 _BANDWIDTH = (QuotaType.PRODUCE, QuotaType.FETCH)
@@ -78,21 +80,27 @@ class BucketJudge:
             self.config = _named_config(name)
         self._replay: Replay = replay_of(quota_type, self.config, replay)
 
-    def judge(self, rows: Iterable[Sent]) -> list[Judged]:
-        """Judge whole seconds; a second that was judged before is returned as late."""
+    def judge(self, rows: Iterable[Sent], verdicts: list[Verdict] | None = None) -> list[Judged]:
+        """Judge whole seconds; a second that was judged before is returned as late.
+
+        If `verdicts` is given, every verdict is appended to it.
+        """
         judged: list[Judged] = []
         ordered = sorted(rows, key=attrgetter("second_ms"))
         for name, group in groupby(ordered, key=attrgetter("rate_config")):
-            judged += self.judge_stretches(name, list(map(stretch_of, group)))
+            judged += self.judge_stretches(name, list(map(stretch_of, group)), verdicts)
         return judged
 
-    def judge_stretches(self, rate_config: str | None, stretches: Sequence[Stretch]) -> list[Judged]:
-        """Judge whole seconds that have the same windows, in order."""
+    def judge_stretches(
+        self, rate_config: str | None, stretches: Sequence[Stretch], verdicts: list[Verdict] | None = None
+    ) -> list[Judged]:
+        """Judge whole seconds that have the same windows, in order; see `judge`."""
         config = self._configs.of(self._quota_type, rate_config)
         if self.config is not config:
             self._take(config, stretches[-1].second_ms)
         variant = model_name(self._quota_type, self.config)
-        return [_pair(Judged, (second, variant)) for second in judge_seconds(self._replay, stretches)]
+        seconds = judge_seconds(self._replay, stretches, verdicts)
+        return [_pair(Judged, (second, variant)) for second in seconds]
 
     def _take(self, config: RateConfig, second_ms: int) -> None:
         """Change the windows: a broker does so only at its start, with empty rings. Late rows change nothing."""
@@ -120,6 +128,54 @@ class BucketJudge:
     def state(self) -> bytes:
         """The state as MessagePack."""
         return _encoded((self.config.name, self._replay.state))
+
+
+def warm_start(
+    seconds_ms: Iterable[int], from_ms: int, horizon_ms: int, warm_from_ms: int, *, is_from_beginning: bool
+) -> tuple[int, bool]:
+    """Where a replay of a bucket begins, so that its ring is the broker's from `from_ms` on (all times in epoch ms).
+
+    A ring is empty after a pause that is as long as it remembers. So the last such pause is far enough back.
+
+    Args:
+        seconds_ms: seconds of the bucket from `warm_from_ms` on and before `from_ms`, ascending.
+        from_ms: the first second to judge.
+        horizon_ms: the pause after which a ring equals a new one, ms; see `remembers_ms`.
+        warm_from_ms: nothing older than that is known.
+        is_from_beginning: whether nothing older exists.
+
+    Returns:
+        The start, and whether the ring was empty there.
+    """
+    start_ms, is_warm, last_ms = warm_from_ms, is_from_beginning, warm_from_ms
+    for second_ms in (*seconds_ms, from_ms):
+        if second_ms - last_ms >= horizon_ms:
+            start_ms, is_warm = second_ms, True
+        last_ms = second_ms + 1_000
+    return start_ms, is_warm
+
+
+def decided_values(judged: Judged, *, is_rules_behind: bool) -> tuple[Any, ...]:
+    """The values of `DECIDED_NAMES` of one judged second."""
+    decision = judged.decision
+    is_certain = decision.is_certain and not is_rules_behind
+    return (
+        *_of_decision(decision), *_of_agreement(decision.agreement), is_rules_behind, is_certain, judged.model_variant,
+        "log", decision.second_ms,
+    )  # fmt: skip
+
+
+def is_behind(known_through_ms: int | None, second_ms: int) -> bool:
+    """Whether quota changes were not known through a second, from the time up to which they were (epoch ms)."""
+    return known_through_ms is None or known_through_ms < second_ms + 1_000
+
+
+_of_decision = attrgetter(*FROM_DECISION)
+_of_agreement = attrgetter(*FROM_AGREEMENT.values())
+DECIDED_NAMES = (
+    *FROM_DECISION, *FROM_AGREEMENT, "is_rules_behind", "is_certain", "model_variant", "source", "second_ms",
+)  # fmt: skip
+"""Columns of a decision beside those of its bucket."""
 
 
 class JudgedBucket(NamedTuple):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -18,12 +17,19 @@ from pyspark.sql.streaming.stateful_processor import (
 )
 
 from kquota_spark.model.measure.sampled_rate import RateConfig
-from kquota_spark.model.replay.decision import Decision, QuietSecond, used_percent
-from kquota_spark.pipeline.bucket_judge import Configs, JudgedBucket, ShardJudge
+from kquota_spark.model.replay.decision import QuietSecond, used_percent
+from kquota_spark.pipeline.bucket_judge import (
+    DECIDED_NAMES,
+    Configs,
+    Judged,
+    JudgedBucket,
+    ShardJudge,
+    decided_values,
+    is_behind,
+)
 from kquota_spark.pipeline.kept_imports import keep_imports, look_seldom
 from kquota_spark.pipeline.sent import BUCKET_KEYS, MANAGER_KEYS, Manager, unpacked_pieces
 from kquota_spark.schema.columns import Column, Table
-from kquota_spark.schema.decision_columns import FROM_AGREEMENT, FROM_DECISION
 from kquota_spark.schema.tables import DECISIONS
 
 if TYPE_CHECKING:
@@ -134,11 +140,12 @@ def decided_batch(found: Iterable[JudgedBucket]) -> pa.RecordBatch:
         if place is None:
             place = places[manager] = manager.cluster_id, manager.broker_id, manager.quota_type.value
         for second, model_variant in judged:
-            is_behind = known_through_ms is None or known_through_ms < second.second_ms + 1_000
+            is_rules_behind = is_behind(known_through_ms, second.second_ms)
             if isinstance(second, QuietSecond):
-                quiet.append((*place, *bucket, *second, is_behind, model_variant))
+                quiet.append((*place, *bucket, *second, is_rules_behind, model_variant))
             else:
-                others.append((*place, *bucket, *_decided(second, model_variant, is_behind=is_behind)))
+                values = decided_values(Judged(second, model_variant), is_rules_behind=is_rules_behind)
+                others.append((*place, *bucket, *values))
     tables = []
     if quiet:
         tables.append(_table(_quiet_columns(quiet), len(quiet)))
@@ -210,25 +217,10 @@ def decided_columns(found: Iterable[JudgedBucket]) -> dict[str, Sequence[Any]]:
     for manager, bucket, judged, known_through_ms in found:
         place = manager.cluster_id, manager.broker_id, manager.quota_type.value, *bucket
         for each in judged:
-            decision = each.decision
-            is_behind = known_through_ms is None or known_through_ms < decision.second_ms + 1_000
-            rows.append((*place, *_decided(decision, each.model_variant, is_behind=is_behind)))
+            is_rules_behind = is_behind(known_through_ms, each.second.second_ms)
+            rows.append((*place, *decided_values(each, is_rules_behind=is_rules_behind)))
     columns = zip(*rows, strict=True) if rows else [()] * len(_ROW)
     return dict(zip(_ROW, columns, strict=True))
 
 
-def _decided(decision: Decision, model_variant: str, *, is_behind: bool) -> tuple[Any, ...]:
-    """The columns of `_ROW` after those of the bucket."""
-    is_certain = decision.is_certain and not is_behind
-    return (
-        *_of_decision(decision), *_of_agreement(decision.agreement), is_behind, is_certain, model_variant, "log",
-        decision.second_ms,
-    )  # fmt: skip
-
-
-_of_decision = attrgetter(*FROM_DECISION)
-_of_agreement = attrgetter(*FROM_AGREEMENT.values())
-_ROW = (
-    *MANAGER_KEYS, *BUCKET_KEYS, *FROM_DECISION, *FROM_AGREEMENT, "is_rules_behind", "is_certain", "model_variant",
-    "source", "second_ms",
-)  # fmt: skip
+_ROW = (*MANAGER_KEYS, *BUCKET_KEYS, *DECIDED_NAMES)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kquota_spark.model.govern.govern import Governor, RuleGovernor
+from kquota_spark.model.measure.points import CONTROLLER_ID
 from kquota_spark.model.measure.sampled_rate import RateConfig, RingVariant
+from kquota_spark.schema.gap_tables import BROKER_START
 
 Gap = tuple[int, int]
 """Times between which lines of a broker's log are missing, epoch ms, the end exclusive."""
@@ -27,6 +29,18 @@ def gaps_at(gaps: Sequence[Gap], second_ms: int, horizon_ms: int = 0) -> tuple[G
     ended = bisect_right(gaps, second_ms - horizon_ms, key=itemgetter(1))
     later = ((from_ms, to_ms + horizon_ms) for from_ms, to_ms in gaps[ended:])
     return tuple(gap for gap in later if gap[0] < second_ms + 1_000)
+
+
+def gaps_by_broker(rows: Iterable[Mapping[str, Any]]) -> dict[int, list[Gap]]:
+    """Gaps of `log_gaps` that make verdicts uncertain, by broker; any broker may be the controller."""
+    found: dict[int, list[Gap]] = {}
+    for row in rows:
+        if row["reason"] != BROKER_START:
+            for broker_id in (row["broker_id"], CONTROLLER_ID):
+                found.setdefault(broker_id, []).append((row["from_time"], row["to_time"]))
+    for of_broker in found.values():
+        of_broker.sort(key=itemgetter(1))
+    return found
 
 
 class ReportedWindows(NamedTuple):

@@ -7,7 +7,7 @@ find that out, each bucket is replayed twice: with the period as it was before, 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
@@ -17,7 +17,14 @@ import pyarrow as pa
 
 from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.model.replay.decision import remembers_ms
-from kquota_spark.pipeline.bucket_judge import BucketJudge, Configs, Judged, JudgedBucket, known_through_of
+from kquota_spark.pipeline.bucket_judge import (
+    BucketJudge,
+    Configs,
+    Judged,
+    JudgedBucket,
+    known_through_of,
+    warm_start,
+)
 from kquota_spark.pipeline.judge import DECIDED, decided_columns
 from kquota_spark.pipeline.sent import Manager, Sent, bucket_of, manager_of, received
 from kquota_spark.schema.columns import Column, Table
@@ -111,7 +118,13 @@ def rejudged(
     before = [sent for sent in around if sent.second_ms < reach.from_ms]
     named = {None, *(sent.rate_config for sent in (*around, *old, *new))}
     horizon_ms = max(remembers_ms(quota_type, configs.of(quota_type, name)) for name in named)
-    start_ms, is_warm = _start(before, horizon_ms, reach)
+    start_ms, is_warm = warm_start(
+        map(_second_ms, before),
+        reach.from_ms,
+        horizon_ms,
+        reach.warm_from_ms,
+        is_from_beginning=reach.is_from_beginning,
+    )
     judge = BucketJudge(quota_type, configs)
     judge.judge(sent for sent in before if sent.second_ms >= start_ms)
     judge_before = BucketJudge(quota_type, configs, judge.state)
@@ -135,14 +148,3 @@ def rejudged(
     if differs_until_ms is None and reach.tail_to_ms - last_ms >= horizon_ms:
         differs_until_ms = max(last_ms, reach.to_ms)
     return Rejudged(decisions, is_warm, differs_until_ms)
-
-
-def _start(before: Sequence[Sent], horizon_ms: int, reach: Reach) -> tuple[int, bool]:
-    """Where the warm-up begins, and whether the ring was empty there."""
-    start_ms, is_warm = reach.warm_from_ms, reach.is_from_beginning
-    last_ms = reach.warm_from_ms
-    for second_ms in (*(sent.second_ms for sent in before), reach.from_ms):
-        if second_ms - last_ms >= horizon_ms:
-            start_ms, is_warm = second_ms, True
-        last_ms = second_ms + 1_000
-    return start_ms, is_warm

@@ -10,6 +10,9 @@ import pyarrow as pa
 
 from kquota_spark.formats.request_log.clock import LogClock
 from kquota_spark.model.measure.points import UNSIZED_KINDS
+from kquota_spark.model.measure.sampled_rate import RateConfig
+from kquota_spark.model.quotas.quota_types import QuotaType
+from kquota_spark.model.replay.decision import model_name
 from kquota_spark.pipeline.ingest import IngestSettings, MessageReader, parsed
 from kquota_spark.replay.files import BucketKey, Replay
 from kquota_spark.schema.decision_columns import FROM_AGREEMENT, FROM_DECISION
@@ -77,14 +80,18 @@ def usage_rows(cluster_id: str, found: Replay) -> Iterator[dict[str, Any]]:
             }
 
 
-def decision_rows(cluster_id: str, found: Replay, model_variant: str) -> Iterator[dict[str, Any]]:
+def decision_rows(
+    cluster_id: str, found: Replay, model_variant: str, mutation_config: RateConfig | None = None
+) -> Iterator[dict[str, Any]]:
     """Rows of `decisions`: one per bucket and second; times in epoch ms.
 
     Args:
         cluster_id: the cluster in the rows.
         found: a replay with quotas known for its whole time.
         model_variant: name of the windows of the replay, `RateConfig.name`.
+        mutation_config: windows of mutation quotas; None for Kafka's defaults.
     """
+    of_mutations = model_name(QuotaType.CONTROLLER_MUTATION, mutation_config or RateConfig())
     for key, of_bucket in found.decisions.items():
         for decision in of_bucket:
             yield {
@@ -95,7 +102,9 @@ def decision_rows(cluster_id: str, found: Replay, model_variant: str) -> Iterato
                 **dict(zip(FROM_AGREEMENT, _of_agreement(decision.agreement), strict=True)),
                 "is_rules_behind": False,
                 "is_certain": decision.is_certain,
-                "model_variant": model_variant,
+                "model_variant": of_mutations
+                if key.quota_type is QuotaType.CONTROLLER_MUTATION
+                else model_variant,
                 "source": "log",
             }
 

@@ -23,7 +23,18 @@ ROOMS = (
     # The edges.
     *("process", "store", "kafka", "zookeeper"),
     # The programs.
-    *("quotas", "checkpoints", "ship", "collect", "replay", "audit", "doctor", "gateway", "enforcement"),
+    *(
+        "quotas",
+        "checkpoints",
+        "ship",
+        "collect",
+        "replay",
+        "evidence",
+        "audit",
+        "doctor",
+        "gateway",
+        "enforcement",
+    ),
     # What people look at, and what tries all of it out.
     *("reports", "notify", "embedded", "cli"),
 )

@@ -45,7 +45,8 @@ def write_recorded(
     rules = RulesTables(settings.tables, cluster_id, source="file", apply_lag_ms=0)
     rules.write_file(changes, now_ms)
     governor = RuleGovernor(RuleBook(stretches(changes, apply_lag_ms=0)))
-    found = replay_files(logs, governor, config, zone, mutation_config=mutation_config(settings))
+    of_mutations = mutation_config(settings)
+    found = replay_files(logs, governor, config, zone, mutation_config=of_mutations)
     for broker_id, path in logs:
         _append(
             settings,
@@ -53,7 +54,8 @@ def write_recorded(
             request_rows(cluster_id, broker_id, [*log_lines(path)], zone, _SHIPPED_AFTER_MS),
         )
     _append(settings, USAGE.name, arrow_rows(USAGE, usage_rows(cluster_id, found)))
-    _append(settings, DECISIONS.name, arrow_rows(DECISIONS, decision_rows(cluster_id, found, config.name)))
+    decisions = decision_rows(cluster_id, found, config.name, of_mutations)
+    _append(settings, DECISIONS.name, arrow_rows(DECISIONS, decisions))
     rebuild_all_violations(settings)
 
 

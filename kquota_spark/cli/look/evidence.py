@@ -1,0 +1,328 @@
+"""`kquota evidence`: one decision rebuilt from its log lines, as a chain from the line to the throttle.
+
+It explains the tenant's request that was throttled longest in a second. The bundle is a file for the tenant: anyone can
+verify it without the tables.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kquota_spark.cli.exit_codes import DONE, REFUSED
+from kquota_spark.cli.filters import Filter, bucket_conditions
+from kquota_spark.cli.options import (
+    TIME_FORMS,
+    Since,
+    add_bucket_options,
+    add_form_option,
+    add_time_option,
+    counted,
+)
+from kquota_spark.cli.question import Asked, Found, Question
+from kquota_spark.cli.text.page import Page, Tone
+from kquota_spark.cli.text.render import print_answer
+from kquota_spark.config.owners.owners_file import owners_of
+from kquota_spark.errors import UserError
+from kquota_spark.formats.text.escape import terminal_text
+from kquota_spark.model.owners import UNOWNED_NAME, Owners
+from kquota_spark.schema.tables import DECISIONS
+from kquota_spark.store.reading import utc_text
+
+if TYPE_CHECKING:
+    from kquota_spark.evidence.bundle import Proof
+    from kquota_spark.evidence.chain import Chain
+    from kquota_spark.evidence.verification import Verified
+
+COMMANDS = {
+    "evidence": (
+        "answers",
+        "one decision rebuilt from its log lines: line, bytes, sample, rate, limit, throttle",
+        "kquota evidence --user alice --client-id etl",
+        "kquota evidence --user alice --at 2026-11-21T20:05:10Z --bundle alice.zip",
+        "kquota evidence --verify alice.zip",
+    ),
+}
+CODES = {
+    "evidence": {
+        REFUSED: "the rebuilt decision differs from the table, or the bundle is false",
+    }
+}
+
+_DAY_MS = 86_400_000
+_INDENT = 10
+_CHOSEN = """
+select {names}, epoch_ms(decisions.second) as second_ms from decisions{where}
+order by decisions.second desc, greatest(coalesce(throttle_ms, 0), coalesce(observed_throttle_ms, 0)) desc,
+         quota_used_percent desc nulls last, cluster_id, broker_id, quota_type, bucket_user, bucket_client_id
+limit 20
+"""
+_IS_THROTTLED = "(coalesce(throttled_requests, 0) > 0 or coalesce(observed_throttled_requests, 0) > 0)"
+_HAS_VERDICT = "coalesce(requests, 1) > 0"
+
+
+class _Options(NamedTuple):
+    """The values of --at and --bundle; None where they are not given."""
+
+    at: Since | None
+    bundle: Path | None
+
+
+def _options(parser: argparse.ArgumentParser) -> None:
+    add_bucket_options(parser)
+    add_time_option(
+        parser, "--at", about=f"the second: {TIME_FORMS} (default the newest throttled one of the last day)"
+    )
+    parser.add_argument(
+        "--bundle",
+        type=Path,
+        metavar="FILE",
+        help="also write a ZIP file for the tenant; names of others are masked",
+    )
+    parser.add_argument(
+        "--verify", type=Path, metavar="FILE", help="instead verify such a file, without tables and settings"
+    )
+
+
+def _find(asked: Asked) -> Found:
+    """The decision, its chain, and whether it was rebuilt as the table has it.
+
+    Raises:
+        UserError: there is no such decision, or the tables do not have its inputs.
+    """
+    from kquota_spark.evidence.bundle import bundle_of, lines_note, prove
+    from kquota_spark.evidence.chain import chain_of
+    from kquota_spark.evidence.lines import charges
+    from kquota_spark.evidence.stored import case_of
+    from kquota_spark.process.replaced_file import replace_file
+
+    row, others = _decision(asked)
+    case = case_of(asked.tables, asked.settings, row)
+    owners = owners_of(asked.settings)
+    is_own = _is_own(asked.wanted, owners, row["second_ms"])
+    if not any(is_own(line["user"], line["client_id"]) for line in case.lines):
+        raise UserError("no request of this second has both names: give --user or --client-id alone")
+    proof = prove(case, is_own)
+    manager = case.inputs.manager
+    charged = charges(case.lines, manager.broker_id, manager.quota_type)
+    chain = chain_of(proof.rebuilt, case.lines, charged, proof.place)
+    owner = owners and owners.of(chain.line["user"], chain.line["client_id"], row["second_ms"]).name
+    file: Path | None = asked.own.bundle
+    if file is not None:
+        replace_file(file, bundle_of(proof, is_own), advice="give another --bundle")
+    shown = {"second": row["second_ms"], **{name: row[name] for name in row if name != "second_ms"}}
+    if owner:
+        shown["owner"] = owner
+    note = lines_note(case)
+    return Found(
+        tuple(shown),
+        [shown],
+        page=lambda page: _print(page, proof, chain, _Notes(owner, note, others, file)),
+        times=frozenset(("second",)),
+        envelope={
+            "chain": _chain_value(chain),
+            "rebuilt": {"is_equal": proof.is_equal, "differing": proof.differing, "is_warm": case.is_warm},
+            "lines": note,
+            "bundle": None if file is None else str(file),
+        },
+        code=DONE if proof.is_equal else REFUSED,
+    )
+
+
+def _decision(asked: Asked) -> tuple[dict[str, Any], int]:
+    """The decision that the options choose, and how many others they would choose in the same second.
+
+    Raises:
+        UserError: there is none.
+    """
+    from kquota_spark.evidence.rebuilding import NAMES
+
+    at: Since | None = asked.own.at
+    newest_ms = asked.tables.newest_ms(DECISIONS.name)
+    if newest_ms is None:
+        raise UserError("the table decisions is empty: has the audit processed anything yet?")
+    where = bucket_conditions(asked.wanted)
+    where.add(_HAS_VERDICT)
+    if at is None:
+        where.add(_IS_THROTTLED)
+        from_ms, to_ms = newest_ms - _DAY_MS, newest_ms + 1
+    else:
+        from_ms = at.time_ms // 1_000 * 1_000
+        to_ms = from_ms + 1_000
+    asked.tables.open(DECISIONS.name, from_ms)
+    where.add("decisions.second >= make_timestamptz(?::bigint)", from_ms * 1_000)
+    where.add("decisions.second < make_timestamptz(?::bigint)", to_ms * 1_000)
+    names = ", ".join(f'"{name}"' for name in NAMES if name != "second_ms")
+    rows = asked.tables.query(_CHOSEN.format(names=names, where=where.sql), where.values).dicts()
+    if not rows:
+        raise UserError(_why_none(asked.wanted, at, newest_ms))
+    row = {name: rows[0][name] for name in NAMES}
+    return row, sum(other["second_ms"] == row["second_ms"] for other in rows) - 1
+
+
+def _why_none(wanted: Filter, at: Since | None, newest_ms: int) -> str:
+    of = f" matches {wanted.text}" if wanted.text else " is there"
+    if at is None:
+        return f"no throttled second{of} in the day before {utc_text(newest_ms)}: --at chooses another second"
+    return (
+        f"no decision{of} at {utc_text(at.time_ms)}: kquota decisions lists the seconds of a client, the newest is of "
+        f"{utc_text(newest_ms)}"
+    )
+
+
+def _is_own(wanted: Filter, owners: Owners | None, second_ms: int) -> Callable[[str, str], bool]:
+    """Whether a user and client id are the tenant's: the named ones, and those of the same owner."""
+
+    def is_named(user: str, client_id: str) -> bool:
+        return wanted.user in (None, user) and wanted.client in (None, client_id)
+
+    if owners is None or (wanted.user is None and wanted.client is None):
+        return is_named
+    owner = owners.of(wanted.user or "", wanted.client or "", second_ms).name
+    if owner == UNOWNED_NAME:
+        return is_named
+    return lambda user, client_id: (
+        is_named(user, client_id) or owners.of(user, client_id, second_ms).name == owner
+    )
+
+
+class _Notes(NamedTuple):
+    """What the page says beside the chain."""
+
+    owner: str | None
+    lines: str
+    others: int
+    bundle: Path | None
+
+
+def _print(page: Page, proof: Proof, chain: Chain, notes: _Notes) -> None:
+    from kquota_spark.evidence.chain import chain_text, title_of
+
+    page.paragraph("", title_of(chain.row), Tone.TITLE, indent=0)
+    for label, text in chain_text(chain):
+        page.paragraph(label, text, indent=_INDENT)
+    if notes.owner:
+        page.paragraph("owner", terminal_text(notes.owner), indent=_INDENT)
+    page.paragraph("lines", notes.lines, indent=_INDENT)
+    if proof.is_equal:
+        page.paragraph(
+            "rebuilt", "equal to the decision in the tables, byte for byte", Tone.GOOD, indent=_INDENT
+        )
+    else:
+        behind = (
+            ", which was judged before its quotas were known" if proof.case.row["is_rules_behind"] else ""
+        )
+        differing = ", ".join(proof.differing)
+        page.paragraph(
+            "rebuilt",
+            f"differs from the decision in the tables{behind}: {differing}",
+            Tone.OVER,
+            indent=_INDENT,
+        )
+    if notes.others:
+        text = f"{counted(notes.others, 'other decision')} of this second: --type and --broker choose"
+        page.paragraph("note", text, Tone.FAINT, indent=_INDENT)
+    if notes.bundle is not None:
+        text = terminal_text(f"{notes.bundle}; kquota evidence --verify {notes.bundle} checks it")
+        page.paragraph("bundle", text, indent=_INDENT)
+
+
+def _chain_value(chain: Chain) -> dict[str, Any]:
+    """The chain for JSON."""
+    line, verdict = chain.line, chain.verdict
+    names = (
+        "topic",
+        "partition",
+        "kafka_offset",
+        "user",
+        "client_id",
+        "api_name",
+        "correlation_id",
+        "record_time_ms",
+    )
+    return {
+        "line": {name: line[name] for name in names},
+        "amount": verdict.point.amount,
+        "samples": [sample._asdict() for sample in chain.samples],
+        "total": chain.total,
+        "window_ms": verdict.window_ms,
+        "rate_per_s": verdict.rate_per_s,
+        "limit_per_s": verdict.governing.limit_per_s,
+        "throttle_ms": verdict.throttle_ms,
+        "observed_throttle_ms": verdict.point.observed_throttle_ms,
+        "outcome": verdict.outcome.value,
+        "cause": None if verdict.cause is None else verdict.cause.value,
+    }
+
+
+def _run(options: argparse.Namespace) -> int:
+    """Explain a decision, or verify a bundle."""
+    if options.verify is None:
+        return QUESTION.run(options)
+    given = [
+        name
+        for name in ("user", "client_id", "broker", "type", "at", "bundle")
+        if getattr(options, name) is not None
+    ]
+    if given:
+        raise UserError(f"--verify: not with --{given[0].replace('_', '-')}, a bundle is about one decision")
+    from kquota_spark.evidence.verification import verify
+
+    found = verify(options.verify)
+    if options.output == "table":
+        _print_verified(options.verify, found)
+    else:
+        false = found.false_link
+        answer = {
+            "file": str(options.verify),
+            "is_true": false is None,
+            "first_false_link": None if false is None else false.name,
+            "problem": None if false is None else false.problem,
+            "links": [link.name for link in found.links],
+            "manifest": found.manifest,
+        }
+        print_answer("kquota evidence", answer, "json" if options.output == "csv" else options.output)
+    return DONE if found.false_link is None else REFUSED
+
+
+def _print_verified(path: Path, found: Verified) -> None:
+    page = Page()
+    false = found.false_link
+    name = terminal_text(str(path))
+    if false is not None:
+        page.paragraph("", f"{name} is false: its first false link is {false.name}", Tone.OVER, indent=0)
+        page.paragraph(false.name, terminal_text(false.problem), indent=_INDENT)
+        return
+    for line in found.text.splitlines():
+        page.line(terminal_text(line))
+    links = ", ".join(link.name for link in found.links)
+    page.paragraph("verified", f"{name} is true; checked: {links}", Tone.GOOD, indent=_INDENT)
+    page.paragraph("by", terminal_text(_versions(found)), indent=_INDENT)
+
+
+def _versions(found: Verified) -> str:
+    manifest = found.manifest
+    return (
+        f"kquota-spark {manifest['kquota_spark']}, schema {manifest['schema']}, ring {manifest['ring']}; "
+        f"{counted(manifest['masked_names'], 'name')} of others masked"
+    )
+
+
+QUESTION = Question(
+    command="evidence",
+    table=DECISIONS,
+    find=_find,
+    options=_options,
+    period=None,
+    own=lambda options: _Options(options.at, options.bundle),
+    has_agreement=False,
+    form=add_form_option,
+)
+
+
+def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `evidence`."""
+    QUESTION.add_to(subparsers)
+    subparsers.choices["evidence"].set_defaults(run=_run)
