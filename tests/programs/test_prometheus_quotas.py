@@ -183,8 +183,14 @@ def test_each_alert_is_tried() -> None:
     assert [alert["alert"] for alert in _alerts() if alert["alert"] not in tried] == []
 
 
+def _placed() -> Iterator[dict[str, Any]]:
+    """Rows and panels, with the panels that a collapsed row holds."""
+    for panel in BOARD["panels"]:
+        yield from (panel, *panel.get("panels", ()))
+
+
 def _panels() -> Iterator[dict[str, Any]]:
-    yield from (panel for panel in BOARD["panels"] if panel["type"] != "row")
+    yield from (panel for panel in _placed() if panel["type"] != "row")
 
 
 def _filled(expression: str) -> str:
@@ -236,7 +242,7 @@ def test_promtool_takes_every_expression_of_the_board(tmp_path: Path) -> None:
 def test_every_panel_has_a_unit_a_description_an_id_of_its_own_and_the_source_that_is_chosen() -> None:
     assert [panel["title"] for panel in _panels() if not panel["fieldConfig"]["defaults"].get("unit")] == []
     assert [panel["title"] for panel in _panels() if not panel.get("description")] == []
-    ids = [panel["id"] for panel in BOARD["panels"]]
+    ids = [panel["id"] for panel in _placed()]
     assert len(set(ids)) == len(ids) > 25
     sources = [panel["datasource"]["uid"] for panel in _panels()]
     sources += [target["datasource"]["uid"] for panel in _panels() for target in panel["targets"]]
@@ -287,7 +293,7 @@ def test_edits_of_limits_are_marked_where_they_happen() -> None:
 
 def test_no_panel_lies_on_another() -> None:
     taken: dict[tuple[int, int], str] = {}
-    for panel in BOARD["panels"]:
+    for panel in _placed():
         place = panel["gridPos"]
         assert place["x"] + place["w"] <= 24
         for x in range(place["x"], place["x"] + place["w"]):
@@ -295,8 +301,18 @@ def test_no_panel_lies_on_another() -> None:
                 assert taken.setdefault((x, y), panel["title"]) == panel["title"]
 
 
+def test_figures_of_the_exporter_itself_are_in_a_collapsed_row_at_the_end() -> None:
+    *clients, row = BOARD["panels"]
+    assert (row["type"], row["title"], row["collapsed"]) == ("row", "Exporter", True)
+    of_exporter = [panel for panel in _panels() if "kquota_exporter_" in panel["targets"][0]["expr"]]
+    assert len(of_exporter) == 6
+    assert of_exporter == row["panels"]
+    # Grafana shows panels below an open row from the list of the board, not from the row.
+    assert [panel["title"] for panel in clients if panel["type"] == "row" and panel["panels"]] == []
+
+
 def test_the_limit_is_a_dashed_step_line() -> None:
-    beside = [panel for panel in _panels() if "beside the limit" in panel["title"]]
+    beside = [panel for panel in _panels() if "rate and limit" in panel["title"]]
     assert len(beside) == 4
     for panel in beside:
         [override] = panel["fieldConfig"]["overrides"]
