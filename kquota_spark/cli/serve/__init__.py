@@ -1,4 +1,4 @@
 """`kquota serve`: the output of commands as web pages, each for its own viewers.
 
-In reading order: access, contents, app, command.
+In reading order: access, contents, links, views, app, command.
 """

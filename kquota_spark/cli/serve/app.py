@@ -9,7 +9,6 @@ from __future__ import annotations
 import secrets
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import timedelta
 from functools import partial, wraps
 from typing import Any
@@ -20,8 +19,14 @@ from werkzeug.exceptions import HTTPException
 
 from kquota_spark.cli.serve.access import Access, Viewer
 from kquota_spark.cli.serve.contents import BusyError, Contents, QuietError
-from kquota_spark.cli.status.command import following_text
-from kquota_spark.cli.text.render import Colour, Report, Row
+from kquota_spark.cli.serve.links import LAST_DAY, WEEK, asked_bucket
+from kquota_spark.cli.serve.views import (
+    first_values,
+    live_question,
+    live_values,
+    state_values,
+    timeline_values,
+)
 from kquota_spark.errors import UserError
 from kquota_spark.formats.text.escape import terminal_text
 from kquota_spark.process.clock import now_ms
@@ -29,7 +34,10 @@ from kquota_spark.process.time_limit import SlowError
 from kquota_spark.reports.pages.page_html import html_part, html_template
 from kquota_spark.reports.scope.period import Period, parse_period
 
-_PERIODS = {"today": "today", "day": "yesterday", "week": "the last week", "last:1h": "the last hour"}
+_PERIODS = {
+    "last:1h": "the last hour", LAST_DAY: "the last 24 hours", "today": "today", "day": "yesterday",
+    WEEK: "the last week",
+}  # fmt: skip
 _POLICY = (
     "default-src 'none'; style-src 'self'; img-src data:; form-action 'self'; base-uri 'none'; "
     "frame-ancestors 'none'"
@@ -42,7 +50,6 @@ _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
-_TONES = {Colour.RED: "over", Colour.YELLOW: "near", Colour.FAINT: "faint"}
 _LOGIN_H = 12
 _LIVE_S = 5
 _DAY_MS = 86_400_000
@@ -52,7 +59,10 @@ _RETRY_AFTER_S = 10
 _SEEN = "is_operator"
 _NOT_FOUND = "There is no such page, or it is not yours to see."
 """The same for tenants, whether an address is missing or refused."""
+_EMPTY: dict[str, Any] = {"verdict": "", "table": None, "missing": "", "stale": ""}
+"""Parts of a page that not every viewer has."""
 _Page = Callable[..., Any]
+_Gate = Callable[..., Callable[[_Page], None]]
 
 
 class _Sessions(SecureCookieSessionInterface):
@@ -78,7 +88,9 @@ def app_of(contents: Contents, access: Access) -> Flask:
     app.after_request(_with_headers)
     app.register_error_handler(Exception, _failed)
     _add_login(app, access)
-    _add_pages(app, contents, access)
+    page = _gate(app, access)
+    _add_views(page, contents)
+    _add_lists(page, contents)
     return app
 
 
@@ -109,7 +121,7 @@ def _add_login(app: Flask, access: Access) -> None:
         return redirect("/login", 303)
 
 
-def _gate(app: Flask, access: Access) -> Callable[..., Callable[[_Page], None]]:
+def _gate(app: Flask, access: Access) -> _Gate:
     """A decorator that adds a page at an address. Unknown viewers get the login, tenants only pages for tenants."""
 
     def page(address: str, *, is_for_tenants: bool = False) -> Callable[[_Page], None]:
@@ -130,38 +142,47 @@ def _gate(app: Flask, access: Access) -> Callable[..., Callable[[_Page], None]]:
     return page
 
 
-def _add_pages(app: Flask, contents: Contents, access: Access) -> None:
-    page = _gate(app, access)
-
+def _add_views(page: _Gate, contents: Contents) -> None:
     @page("/", is_for_tenants=True)
     def overview(viewer: Viewer) -> str:
-        table, said = (None, "") if viewer.tenant is not None else _state(contents.status())
         whose = f"user {viewer.tenant} on " if viewer.tenant is not None else ""
-        title = f"{whose}cluster {contents.cluster_id}"
-        if viewer.tenant is not None and contents.is_quiet(viewer.tenant):
-            said = f"No traffic of {viewer.tenant} in the last week."
-        return _page("overview", title=title, table=table, verdict=said, periods=_PERIODS)
+        values = {"title": f"{whose}cluster {contents.cluster_id}", "periods": _PERIODS}
+        if viewer.tenant is None:
+            values |= state_values(contents.status())
+        elif contents.is_quiet(viewer.tenant):
+            return _page("overview", **values, verdict=f"No traffic of {viewer.tenant} in the last week.")
+        return _page("overview", **values, **first_values(contents, viewer.tenant, now_ms()))
 
     @page("/live", is_for_tenants=True)
     def live(viewer: Viewer) -> Response:
-        report = contents.live(viewer.tenant)
-        about = report.footer.replace("\n", "; ")
-        values = {"refresh_s": _LIVE_S, "about": about, "stale": report.head}
-        page = _page("live", title="Live", table=_table(report), **values)
+        question = live_question(viewer.tenant, request.args.get)
+        values = live_values(contents.live(question), question, now_ms())
+        page = _page("live", title="Live", refresh_s=_LIVE_S, **values)
         policy = f"{_POLICY}; script-src 'self'; connect-src 'self'"
         return Response(page, headers={"Content-Security-Policy": policy})
+
+    @page("/timeline")
+    def timeline(_: Viewer) -> str:
+        key = asked_bucket(request.args.get, contents.cluster_id)
+        near = None if key is None else contents.timeline(key)
+        if key is None or near is None:
+            abort(404)
+        values = timeline_values(key, near, now_ms())
+        return _page("timeline", title="Timeline", stale=contents.stale_text(near.newest_ms), **values)
 
     @page("/report", is_for_tenants=True)
     def report(viewer: Viewer) -> Any:
         user = request.args.get("user", viewer.tenant)
         if not viewer.may_see(user):
             abort(404)
-        asked = request.args.get("period", "today")
+        asked = request.args.get("period", LAST_DAY)
         period = _period(viewer, asked)
         drawn = contents.report(user or None, asked, period)
         policy = f"{drawn.policy}; frame-ancestors 'none'"
         return Response(drawn.text, headers={"Content-Security-Policy": policy})
 
+
+def _add_lists(page: _Gate, contents: Contents) -> None:
     @page("/tenants")
     def tenants(_: Viewer) -> str:
         return _page("tenants", title="Users of the last week", users=contents.tenants(), periods=_PERIODS)
@@ -201,34 +222,8 @@ def _find_viewer(access: Access) -> None:
 
 def _page(kind: str, **values: Any) -> str:
     viewer: Viewer | None = g.get("viewer")
-    common = {"kind": kind, "viewer": viewer, "has_session": g.get("has_session", False)}
+    common = {"kind": kind, "viewer": viewer, "has_session": g.get("has_session", False), **_EMPTY}
     return html_template("serve.html.j2").render({**common, **values})
-
-
-def _table(report: Report, tone_of: Callable[[Row], str] | None = None) -> dict[str, Any]:
-    """A command's report for the template, with the same columns, texts and colours."""
-    if tone_of is None:
-
-        def tone_of(row: Row) -> str:
-            colour = report.colour(row)
-            return "" if colour is None else _TONES[colour]
-
-    rows = [(tone_of(row), [column.text(row) for column in report.shown]) for row in report.rows]
-    return {"columns": report.shown, "rows": rows, "when_empty": report.when_empty}
-
-
-def _state(report: Report) -> tuple[dict[str, Any], str]:
-    """The table of `kquota status`, parts that only follow from others within those, and its verdict."""
-    rows = [
-        {**row, "figure": "; ".join(filter(None, (row["figure"], following_text(report.rows, row["part"]))))}
-        for row in report.rows
-        if not row["follows"]
-    ]
-    return _table(replace(report, rows=rows), _of_state), report.head
-
-
-def _of_state(row: Row) -> str:
-    return {"warn": "near", "fail": "over", "off": "faint"}.get(row["state"], "")
 
 
 def _with_headers(response: Response) -> Response:

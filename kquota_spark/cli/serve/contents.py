@@ -10,6 +10,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -17,8 +18,9 @@ from kquota_spark.cli.enforce.plan_page import change_text
 from kquota_spark.cli.options import SettingsPlace
 from kquota_spark.cli.status.command import status_report, whole_status
 from kquota_spark.cli.text.render import Report, Row
+from kquota_spark.cli.top.age import age_of, stale_after_ms
 from kquota_spark.cli.top.command import age_of_answer, top_report
-from kquota_spark.cli.top.feed import Feed, Question
+from kquota_spark.cli.top.feed import Feed, Near, Question
 from kquota_spark.config.settings import Settings
 from kquota_spark.enforce.changes import LogEntry, Mode
 from kquota_spark.enforce.log_state import LogState
@@ -30,19 +32,28 @@ from kquota_spark.process.clock import now_ms
 from kquota_spark.process.time_limit import SlowError
 from kquota_spark.reports.pages.gathering import gather_report, is_tenant_seen, tenants_seen
 from kquota_spark.reports.pages.page_html import policed_page
+from kquota_spark.reports.scope.audit_report import AuditReport
+from kquota_spark.reports.scope.broker_buckets import BucketKey
 from kquota_spark.reports.scope.period import Period, parse_period
+from kquota_spark.reports.sections.page import page_of
+from kquota_spark.reports.sections.parts import Page
+from kquota_spark.reports.sections.words import bucket_href
 from kquota_spark.store.reading import utc_text
 
 _MOST_KEPT = 16
 _LIVE_S, _REPORT_S = 4.0, 60.0
 _MOST_REPORT_S = 55.0
 """Time limit of a report, s: reverse proxies give up after 60 s."""
+_MOST_FIRST_S = 10.0
+"""Time limit of the report that the overview begins with, s: the rest of the page waits for it."""
 _MOST_QUIET_S = 5.0
 """Time limit of the question whether a user sent anything, s: a page waits for it."""
 _TOP = 20
 _WEEK = "last:7d"
 _WIDE = 400
 """Columns of a page: the page scrolls, so no column is left out."""
+TIMELINE_COLUMNS = 100
+"""Columns of a timeline, which is drawn in characters."""
 _T = TypeVar("_T")
 
 
@@ -57,11 +68,19 @@ class QuietError(UserError):
         super().__init__(f"No traffic of {user} in the last week.")
 
 
+class FirstScreen(NamedTuple):
+    """What a report begins with: its page without the sections, and links to those of its buckets that have a row."""
+
+    page: Page
+    linked: frozenset[str]
+
+
 class DrawnReport(NamedTuple):
-    """A report as HTML, and the security policy that it needs."""
+    """A report as HTML, the security policy that it needs, and what it begins with."""
 
     policy: str
     text: str
+    first: FirstScreen
 
 
 class _Kept:
@@ -122,23 +141,40 @@ class Contents:
         """The report of `kquota status`."""
         return self._states.got("status", self._status)
 
-    def live(self, owner: str | None) -> Report:
-        """The report of `kquota top`; with an owner, only buckets that no other user shares."""
-        question = Question(owner=owner)
+    def live(self, question: Question) -> Report:
+        """The report of `kquota top`; with an owner in the question, only buckets that no other user shares."""
 
         def look() -> Report:
             answer = self._feed.read(question)
-            return top_report(answer, _WIDE, age_of_answer(answer, self._settings, now_ms()))
+            age = age_of_answer(answer, self._settings, now_ms())
+            return top_report(answer, _WIDE, age, more="; the filter finds the others")
 
-        return self._lives.got(owner, look)
+        return self._lives.got(question, look)
 
-    def report(self, user: str | None, asked: str, period: Period) -> DrawnReport:
+    def timeline(self, key: BucketKey) -> Near | None:
+        """The last quarter of an hour of one bucket on one broker; None for empty tables."""
+        # It is kept among the live views, because the feed takes one question at a time.
+        question = Question(near=key, columns=TIMELINE_COLUMNS, limit=1)
+        return self._lives.got(question, lambda: self._feed.read(question).near)
+
+    def stale_text(self, newest_ms: int) -> str:
+        """The line STALE for tables with this newest second, epoch ms; empty if they are live."""
+        return age_of(newest_ms, now_ms(), stale_after_ms(self._settings.stream)).stale_text
+
+    def first_screen(self, user: str | None, asked: str, period: Period) -> FirstScreen:
+        """What a report begins with; arguments and errors are those of `report`, within a shorter time."""
+        return self.report(user, asked, period, most_s=min(_MOST_FIRST_S, _MOST_REPORT_S)).first
+
+    def report(
+        self, user: str | None, asked: str, period: Period, *, most_s: float | None = None
+    ) -> DrawnReport:
         """The page of `kquota report`.
 
         Args:
             user: `--tenant` of the report; None for the cluster.
             asked: the period as the viewer named it.
             period: the period.
+            most_s: time limit, s; None for the usual one.
 
         Raises:
             UserError: there is nothing to report on.
@@ -148,10 +184,11 @@ class Contents:
         """
 
         def draw() -> DrawnReport:
+            limit_s = _MOST_REPORT_S if most_s is None else most_s
             gathered = gather_report(
-                self._settings, period, made_at_ms=now_ms(), tenant=user, top=_TOP, most_s=_MOST_REPORT_S
+                self._settings, period, made_at_ms=now_ms(), tenant=user, top=_TOP, most_s=limit_s
             )
-            return DrawnReport(*policed_page(gathered))
+            return DrawnReport(*policed_page(gathered), _first_screen(gathered))
 
         try:
             return self._reports.got((user, asked), draw)
@@ -200,11 +237,20 @@ class Contents:
         return status_report(whole_status(self._settings, self._place, time_ms), time_ms)
 
     def _plans(self) -> Report:
-        policies = load_policies(Path(self._settings.enforcement.policy_file))
-        state = LogState.of(EnforcementLog(self._settings).entries())
-        waiting = state.waiting(now_ms(), policies.guards.approve_within)
-        rows = [_plan_row(step.last, needs_approval=step.needs_approval) for step in waiting]
-        return Report("plans", (), rows, (), when_empty="no plan waits")
+        entries = list(EnforcementLog(self._settings).entries())
+        rows: list[Row] = []
+        # Without a plan there may be no policies either.
+        if entries:
+            policies = load_policies(Path(self._settings.enforcement.policy_file))
+            waiting = LogState.of(entries).waiting(now_ms(), policies.guards.approve_within)
+            rows = [_plan_row(step.last, needs_approval=step.needs_approval) for step in waiting]
+        return Report("plans", (), rows, (), when_empty="No plan waits.")
+
+
+def _first_screen(report: AuditReport) -> FirstScreen:
+    page = replace(page_of(report), sections=())
+    named = {one.bucket.href for one in page.opening.worst} | {one.href for one in page.opening.tiles}
+    return FirstScreen(page, frozenset(named & {bucket_href(one.bucket) for one in report.buckets}))
 
 
 def _plan_row(entry: LogEntry, *, needs_approval: bool) -> Row:
@@ -229,4 +275,4 @@ def _next_text(entry: LogEntry, plan_id: str, *, needs_approval: bool) -> str:
         return f"kquota enforce approve {plan_id}"
     if entry.mode is Mode.OBSERVE:
         return "nothing: mode observe writes it down, and never sends it"
-    return "nothing: kquota enforce run sends it at its next look"
+    return "nothing: kquota enforce run sends it at its next check"

@@ -150,14 +150,23 @@ def age_of_answer(answer: Answer, settings: Settings, time_ms: int) -> Age | Non
     return age_of(answer.newest_ms, time_ms, stale_after_ms(settings.stream))
 
 
-def top_report(answer: Answer, columns: int, age: Age | None) -> Report:
-    """The buckets as a table of limited width; stale ones begin with a line STALE, and have no colours."""
+def top_report(
+    answer: Answer, columns: int, age: Age | None, *, more: str = "; --limit 0 shows all"
+) -> Report:
+    """The buckets as a table of limited width; stale ones begin with a line STALE, and have no colours.
+
+    Args:
+        answer: the buckets.
+        columns: width of the table.
+        age: of the newest second; None for an empty table.
+        more: where the reader finds the buckets that are left out.
+    """
     top, rows = answer.top, answer.top.rows
     bars = BARS if _is_utf8(sys.stdout.encoding or "utf-8") else ASCII_BARS
     is_stale = age is not None and age.is_stale
     is_live = age is not None and not is_stale
     newest = f"; the newest second is {utc_text(age.newest_ms)}" if age is not None and is_live else ""
-    rest = f" of {top.total:,}; --limit 0 shows all" if len(rows) < top.total else ""
+    rest = f" of {top.total:,}{more}" if len(rows) < top.total else ""
     said = [f"{counted(len(rows), 'bucket')}{rest}, by {answer.question.sort.value}{newest}"]
     said += [JMX_LEGEND] if any(row["source"] == "jmx" for row in rows) else []
     return Report(

@@ -24,24 +24,33 @@ from kquota_spark.reports.timeline.top_buckets import WINDOW_S, time_throttled_s
 
 _BAR_CELLS = 24
 _MOST_EVENTS = 20
+_NO_CLIENT = "no client is known by name: only JMX reports it, or it has been idle"
+_NO_SECOND = "no second of this bucket in the last 60 s of the table"
 
 
 def near_lines(key: BucketKey, near: Near, columns: int) -> list[Line]:
     """All lines about a bucket; the screen shows a part of them."""
     page = ScreenPage(columns)
-    page.paragraph("", _headline(key, near), Tone.TITLE, indent=0)
+    page.paragraph("", bucket_line(key, near), Tone.TITLE, indent=0)
     if near.look is Look.EXPLAIN:
         return [*page.lines, Line(), *near.explanation]
     if near.look is Look.VIOLATIONS:
         return [*page.lines, Line(), *_episode_lines(key, near.episodes, columns)]
     page.paragraph("", harm_text(near.seconds, near.newest_ms), indent=0)
+    tables = [Line(), *_client_lines(key, near, columns), Line(), *_second_lines(key, near, columns)]
+    return [*page.lines, *chart_lines(near, columns), *tables]
+
+
+def chart_lines(near: Near, columns: int) -> list[Line]:
+    """The timeline with its events; nothing without one."""
+    page = ScreenPage(columns)
     if near.timeline is not None:
         print_chart(near.timeline, _MOST_EVENTS, page)
-    tables = [Line(), *_client_lines(key, near, columns), Line(), *_second_lines(key, near, columns)]
-    return [*page.lines, *tables]
+    return page.lines
 
 
-def _headline(key: BucketKey, near: Near) -> str:
+def bucket_line(key: BucketKey, near: Near) -> str:
+    """The bucket, its quota type and its broker, and the rule of its newest second."""
     rules = [row["rule"] for row in near.seconds]
     of_key = {
         "bucket_user": key.user,
@@ -73,8 +82,13 @@ def harm_text(seconds: Sequence[Row], newest_ms: int) -> str:
 def _client_lines(key: BucketKey, near: Near, columns: int) -> Sequence[Line]:
     if not near.clients:
         page = ScreenPage(columns)
-        page.paragraph("", "no client is known by name: only JMX reports it, or it has been idle", indent=0)
+        page.paragraph("", _NO_CLIENT, indent=0)
         return page.lines
+    return _table(client_report(key, near), columns, [None] * len(near.clients))
+
+
+def client_report(key: BucketKey, near: Near) -> Report:
+    """The clients in the bucket in the last minute."""
     shown = (
         Shown("user", lambda row: person_name(row["user"]), is_text=True, keep=12),
         Shown("client id", lambda row: person_name(row["client_id"]), is_text=True, keep=12),
@@ -83,12 +97,18 @@ def _client_lines(key: BucketKey, near: Near, columns: int) -> Sequence[Line]:
         column("requests", "reqs", rank=2),
         column("delay_ms", "total delay"),
     )
-    return _table(near.clients, shown, columns, [None] * len(near.clients))
+    return Report("", (), near.clients, shown, when_empty=_NO_CLIENT)
 
 
 def _second_lines(key: BucketKey, near: Near, columns: int) -> Sequence[Line]:
     if not near.seconds:
-        return [line_of("no second of this bucket in the last 60 s of the table")]
+        return [line_of(_NO_SECOND)]
+    tones = [tone_of(row["quota_used_percent"]) for row in near.seconds]
+    return _table(second_report(key, near), columns, tones)
+
+
+def second_report(key: BucketKey, near: Near) -> Report:
+    """The seconds of the bucket in the last minute, newest first."""
     shown = (
         Shown("second", lambda row: clock_time(row["second"], with_day=False)),
         column("limit_per_s", "limit", quota_type=key.quota_type),
@@ -105,8 +125,7 @@ def _second_lines(key: BucketKey, near: Near, columns: int) -> Sequence[Line]:
             rank=1,
         ),
     )
-    tones = [tone_of(row["quota_used_percent"]) for row in near.seconds]
-    return _table(near.seconds, shown, columns, tones)
+    return Report("", (), near.seconds, shown, when_empty=_NO_SECOND)
 
 
 def _episode_lines(key: BucketKey, episodes: Sequence[Row], columns: int) -> Sequence[Line]:
@@ -123,14 +142,12 @@ def _episode_lines(key: BucketKey, episodes: Sequence[Row], columns: int) -> Seq
         column("delayed_requests", "throttled requests", rank=2),
     )
     tones = [Tone.OVER if row["end_time"] is None else None for row in episodes]
-    return _table(episodes, shown, columns, tones)
+    return _table(Report("", (), episodes, shown), columns, tones)
 
 
-def _table(
-    rows: Sequence[Row], shown: tuple[Shown, ...], columns: int, tones: Sequence[Tone | None]
-) -> list[Line]:
+def _table(report: Report, columns: int, tones: Sequence[Tone | None]) -> list[Line]:
     """One or more lines of titles, and one line per row, without the notes below a printed table."""
-    layout = layout_of(Report("", (), rows, shown), columns)
+    layout = layout_of(report, columns)
     titles = [line_of(text, Tone.TITLE) for text in layout.header()]
     return titles + [line_of(text, tone) for (text,), tone in zip(layout.rows(), tones, strict=True)]
 

@@ -43,6 +43,7 @@ def policed_page(report: AuditReport) -> tuple[str, str]:
     policy = _policy(scripts=[_hash(script), of_plotly], styles=[_hash(style), _hash("")])
     return policy, html_template("page.html.j2").render(
         page=page,
+        base="",
         # Only buckets of the table can be followed: a tenant's shared ones, and those of no limit, are not in it.
         linked={bucket_href(one.bucket) for one in report.buckets},
         policy=Markup(policy),  # noqa: S704 - hashes
@@ -113,17 +114,18 @@ def _packed(text: str) -> str:
 @functools.cache
 def html_template(name: str) -> Template:
     """A template that shows every text as text, invisible characters as escapes."""
-    from jinja2 import Environment, StrictUndefined
+    from jinja2 import Environment, FunctionLoader, StrictUndefined
     from markupsafe import Markup
 
     def visible(value: Any) -> Any:
         return terminal_text(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
     environment = Environment(
-        autoescape=True, undefined=StrictUndefined, finalize=visible, trim_blocks=True, lstrip_blocks=True
-    )
+        loader=FunctionLoader(html_part), autoescape=True, undefined=StrictUndefined, finalize=visible,
+        trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
     environment.filters["brief"] = lambda text, columns: cut(terminal_text(text), columns)
     # A number and its unit stay on one line.
     environment.filters["together"] = lambda text: terminal_text(text).replace(" %", "\N{NO-BREAK SPACE}%")
     environment.filters["is_plain"] = lambda text: terminal_text(text) == text
-    return environment.from_string(html_part(name))
+    return environment.get_template(name)

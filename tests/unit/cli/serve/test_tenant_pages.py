@@ -31,8 +31,20 @@ QUERIES = ("", "?period=last:1h", f"?period=last:1h&user={VICTIM}", "?period=las
            f"?period=last:1h&user=alice&user={VICTIM}", f"?tenant={VICTIM}&period=last:1h",
            f"?period={PERIOD}", f"?period={PERIOD}&user={VICTIM}", f"?period={PERIOD}&user=alice",
            f"?user={VICTIM}", "?user=", "?user=%00", f"?period={VICTIM}", f"?period={PERIOD}&user=alice&user={VICTIM}",
-           f"?tenant={VICTIM}&period={PERIOD}")  # fmt: skip
-ROUTES = {"/", "/live", "/report", "/tenants", "/plans", "/login", "/logout", "/style.css", "/live.js"}
+           f"?tenant={VICTIM}&period={PERIOD}", f"?broker=1&type=produce&user={VICTIM}",
+           "?broker=1&type=produce&user=alice", "?filter=canary&sort=rate")  # fmt: skip
+ROUTES = {
+    "/",
+    "/live",
+    "/timeline",
+    "/report",
+    "/tenants",
+    "/plans",
+    "/login",
+    "/logout",
+    "/style.css",
+    "/live.js",
+}
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +93,8 @@ def test_no_route_shows_a_tenant_a_name_or_a_number_of_another_user(app: Flask) 
     assert found["GET /report?period=last:1h"][0] == 200
     assert found["GET /report?period=last:1h&user=alice"][0] == 200
     assert found[f"GET /report?period=last:1h&user={VICTIM}"][0] == 404
-    assert {found[f"GET {route}"][0] for route in ("/tenants", "/plans")} == {404}
+    of_operators = ("/tenants", "/plans", "/timeline?broker=1&type=produce&user=alice")
+    assert {found[f"GET {route}"][0] for route in of_operators} == {404}
 
 
 def test_the_search_finds_each_canary_in_what_an_operator_sees(app: Flask) -> None:
