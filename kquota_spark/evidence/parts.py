@@ -22,7 +22,7 @@ from kquota_spark.model.quotas.resolve import candidates
 from kquota_spark.model.quotas.rules import RuleBook, RuleStretch
 from kquota_spark.model.replay.replay import Verdict
 from kquota_spark.pipeline.bucket_judge import Configs
-from kquota_spark.pipeline.known import BrokerWindows, Known, ToldWindows
+from kquota_spark.pipeline.known import BrokerWindows, Known, ReportedWindows
 from kquota_spark.pipeline.sent import BucketTags, Manager
 
 LINES, RULES, SAMPLES, RESULT, TEXT = (
@@ -91,7 +91,7 @@ def rules_value(
         "static_defaults": {quota_type.value: value for quota_type, value in defaults.items()},
         "known_through_ms": known.known_through_ms,
         "windows": known.windows.settings.name,
-        "windows_by_time": [list(told) for told in known.windows.told.get(broker_id, ())],
+        "windows_by_time": [list(each) for each in known.windows.reported.get(broker_id, ())],
         "mutation_windows": [configs.mutations.num_samples, configs.mutations.window_ms],
         "gaps": [list(gap) for gap in known.gaps.get(broker_id, ())],
     }
@@ -112,7 +112,9 @@ def known_of(value: Mapping[str, Any], broker_id: int) -> tuple[Known, Configs]:
     ]
     defaults = {QuotaType(name): float(number) for name, number in value["static_defaults"].items()}
     sampled = RateConfig.parse(value["windows"])
-    windows = BrokerWindows(sampled, {broker_id: [ToldWindows(*told) for told in value["windows_by_time"]]})
+    windows = BrokerWindows(
+        sampled, {broker_id: [ReportedWindows(*each) for each in value["windows_by_time"]]}
+    )
     gaps = {broker_id: [(from_ms, to_ms) for from_ms, to_ms in value["gaps"]]}
     known = Known(RuleGovernor(RuleBook(rules), defaults), value["known_through_ms"], windows, gaps)
     return known, Configs(sampled, RateConfig(*value["mutation_windows"]))

@@ -23,7 +23,7 @@ from kquota_spark.model.quotas.rules import RuleBook
 from kquota_spark.model.replay.decision import remembers_ms
 from kquota_spark.pipeline.bucket_judge import Configs, warm_start
 from kquota_spark.pipeline.charges import CLIENT_KEYS
-from kquota_spark.pipeline.known import BrokerWindows, Known, ToldWindows, gaps_by_broker
+from kquota_spark.pipeline.known import BrokerWindows, Known, ReportedWindows, gaps_by_broker
 from kquota_spark.pipeline.packed_points import points_of
 from kquota_spark.pipeline.sent import Manager
 from kquota_spark.quotas.stored import stored_rules
@@ -180,7 +180,7 @@ def _windows(
     for name, first_ms, last_ms in tables.query(_RINGS, [*place, *during]).rows:
         config = RateConfig.parse(name)
         ring = config.variant.value, config.num_samples, config.window_ms // 1_000
-        told.append(ToldWindows(first_ms, last_ms + 1_000, *ring))
+        told.append(ReportedWindows(first_ms, last_ms + 1_000, *ring))
     return BrokerWindows(own, {manager.broker_id: told}), Configs(own, of_mutations)
 
 

@@ -31,13 +31,13 @@ from kquota_spark.formats.text.escape import entity_text
 from kquota_spark.process.clock import now_ms
 from kquota_spark.process.time_limit import SlowError
 from kquota_spark.reports.pages.gathering import gather_report, is_tenant_seen, tenants_seen
+from kquota_spark.reports.pages.page import page_of
 from kquota_spark.reports.pages.page_html import policed_page
-from kquota_spark.reports.scope.audit_report import AuditReport
+from kquota_spark.reports.parts.page_parts import Page
+from kquota_spark.reports.parts.words import bucket_href
 from kquota_spark.reports.scope.broker_buckets import BucketKey
 from kquota_spark.reports.scope.period import Period, parse_period
-from kquota_spark.reports.sections.page import page_of
-from kquota_spark.reports.sections.parts import Page
-from kquota_spark.reports.sections.words import bucket_href
+from kquota_spark.reports.sections import AuditReport
 from kquota_spark.store.reading import utc_text
 
 _MOST_KEPT = 16

@@ -8,9 +8,9 @@ from urllib.parse import quote, urlencode
 
 from kquota_spark.cli.text.render import Row
 from kquota_spark.model.quotas.quota_types import CONNECTION, QuotaType
-from kquota_spark.reports.scope.audit_report import BucketName
+from kquota_spark.reports.parts.words import bucket_href
 from kquota_spark.reports.scope.broker_buckets import BucketKey
-from kquota_spark.reports.sections.words import bucket_href
+from kquota_spark.reports.scope.shared_rows import BucketName
 
 LAST_DAY = "last:24h"
 """The period of the first screen, and of a report without a period."""

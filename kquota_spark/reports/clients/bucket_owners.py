@@ -9,8 +9,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 from kquota_spark.model.owners import Owners
-from kquota_spark.reports.scope.audit_report import BucketName
 from kquota_spark.reports.scope.report_scope import BUCKET, Scope, bucket_of
+from kquota_spark.reports.scope.shared_rows import BucketName
 
 # Owners change only at the edges, so one second per client between two edges is enough.
 _CLIENTS = f"""
