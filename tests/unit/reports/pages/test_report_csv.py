@@ -12,6 +12,7 @@ import pytest
 
 from kquota_spark.reports.pages.page_data import csv_archive, csv_files, plain_report
 from kquota_spark.reports.sections import AuditReport
+from kquota_spark.schema.figures import FIGURES
 from tests.support.reports.drawn_report import HOSTILE, SLOTS, empty_report, full_report, large_report
 
 FORMULAS = ("=", "+", "-", "@", "\t", "\r")
@@ -94,12 +95,28 @@ def test_the_archive_is_the_same_for_the_same_report_and_holds_the_files() -> No
 
 def test_json_has_every_part_in_its_own_words() -> None:
     plain = json.loads(json.dumps(plain_report(full_report()), allow_nan=False))
-    assert list(plain) == [one.name for one in fields(AuditReport)]
+    names = [one.name for one in fields(AuditReport)]
+    assert list(plain) == ["delay_left_out_ms" if name == "throttled_left_out_ms" else name for name in names]
     assert plain["confidence"]["trust"] == "with care"
     assert plain["skew"][0]["used_per_s"] == {"1": 900_000.0, "2": 200_000.0, "3": 100_000.0}
     assert plain["throttled"][2]["bucket"] == {
         "quota_type": "produce", "user": "mallory", "client_id": HOSTILE[0], "tags": "",
     }  # fmt: skip
+
+
+def test_every_column_of_a_delay_or_a_throttle_is_a_declared_figure() -> None:
+    headers = {name: text.splitlines()[0].split(",") for name, text in csv_files(full_report()).items()}
+    found = {
+        (file, name)
+        for file, header in headers.items()
+        for name in header
+        if ("throttle" in name or "delay" in name) and name not in FIGURES
+    }
+    assert found == set()
+    assert headers["throttled.csv"][5:9] == [
+        "delay_ms", "throttled_requests", "time_throttled_s", "time_throttled_percent",
+    ]  # fmt: skip
+    assert "delay_ms" in headers["usage.csv"]
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf")])

@@ -30,6 +30,26 @@ def test_a_bucket_is_one_row_over_its_brokers_and_its_peak_is_certain(tmp_path: 
     )
 
 
+def test_a_second_that_a_broker_throttled_is_a_peak_whatever_the_replay_is_certain_of(tmp_path: Path) -> None:
+    report = gathered(
+        tmp_path,
+        decisions=[
+            decision(1, quota_used_percent=85.0),
+            throttled(2, 400, quota_used_percent=119.0, is_certain=False),
+            # The replay alone throttles, and is not certain of it.
+            throttled(
+                3, 400, quota_used_percent=190.0, is_certain=False,
+                observed_throttle_ms=0, observed_throttled_requests=0, observed_total_throttle_ms=0,
+            ),
+        ],
+    )  # fmt: skip
+    # All buckets, throttled buckets and the heat map have one peak.
+    assert [one.peak_quota_used_percent for one in (*report.buckets, *report.throttled)] == [119.0, 119.0]
+    [heat] = report.heat
+    certain = [percent for percent in heat.quota_used_percent[0] if percent is not None]
+    assert max(certain) == 119.0
+
+
 def test_use_is_of_the_limit_that_was_in_force(tmp_path: Path) -> None:
     report = gathered(
         tmp_path,

@@ -40,7 +40,7 @@ def config(root: Path) -> tuple[str, str]:
 def test_usage_counts_them_and_marks_amounts_as_a_least(config: tuple[str, str]) -> None:
     rows = as_json("usage", "--type", "fetch", *config)["rows"]
     assert {row["client_id"]: row["unsized_requests"] for row in rows} == {**UNSIZED, "c1": 0}
-    assert {row["client_id"]: row["observed_throttle_ms"] for row in rows} == DELAY_MS
+    assert {row["client_id"]: row["delay_ms"] for row in rows} == DELAY_MS
     text = shown("usage", "--type", "fetch", *config)
     assert text.count("≥ ") == 2
     assert "\n≥: without 92 requests, whose size is not in the log" in text  # 38 + 54
@@ -49,8 +49,7 @@ def test_usage_counts_them_and_marks_amounts_as_a_least(config: tuple[str, str])
 def test_decisions_have_their_throttles_and_are_not_certain(config: tuple[str, str]) -> None:
     rows = as_json("decisions", "--type", "fetch", "--limit", "0", *config)["rows"]
     found = {
-        name: sum(row["observed_total_throttle_ms"] for row in rows if row["bucket_client_id"] == name)
-        for name in DELAY_MS
+        name: sum(row["delay_ms"] for row in rows if row["bucket_client_id"] == name) for name in DELAY_MS
     }
     assert found == DELAY_MS
     assert not any(row["is_certain"] for row in rows if row["unsized_requests"] and row["limit_per_s"])
