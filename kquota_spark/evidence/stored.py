@@ -277,7 +277,7 @@ def _why_missing(tables: Tables, settings: Settings, case: Case, missing: int) -
     begin = f"{missing:,} requests since {utc_text(case.from_ms)} have no row in table requests"
     if left_out:
         return (
-            f"{begin}, because of tables.requests ({settings.kept_requests}), and their lines are not read from the "
-            "log topic: evidence needs tables.requests: all"
+            f"{begin}, because of tables.requests, and their lines are not read from the log topic: evidence needs "
+            "tables.requests: all"
         )
     return f"{begin}: maintain.retention.requests is how long it keeps them, and older lines cannot be shown"

@@ -237,7 +237,7 @@ def _result(bundle: _Bundle, found: Rebuild) -> None:
 
 def _text(bundle: _Bundle, found: Rebuild) -> None:
     if bundle.text != text_of(found, bundle.manifest["lines_note"]):
-        raise _FalseError(f"{TEXT} says something else than the parts")
+        raise _FalseError(f"{TEXT} differs from the other parts")
 
 
 _CHECKS: Mapping[str, Callable[[_Bundle, Rebuild], None]] = {

@@ -1,8 +1,8 @@
 """Who owns a client: the team behind a user and a client id, at a time.
 
 The owners are a list. The first one that matches the client in that second is its owner. A client that none matches is
-`unowned`. Names are mapped before anything is added up: an assumed role has another user name in each session, and all
-of them have one owner.
+`unowned`. Names are mapped before anything is added up. An assumed role has another user name in each session, and all
+these names have one owner.
 """
 
 from __future__ import annotations

@@ -119,12 +119,9 @@ def rejudged(
     named = {None, *(sent.rate_config for sent in (*around, *old, *new))}
     horizon_ms = max(remembers_ms(quota_type, configs.of(quota_type, name)) for name in named)
     start_ms, is_warm = warm_start(
-        map(_second_ms, before),
-        reach.from_ms,
-        horizon_ms,
-        reach.warm_from_ms,
+        map(_second_ms, before), reach.from_ms, horizon_ms, reach.warm_from_ms,
         is_from_beginning=reach.is_from_beginning,
-    )
+    )  # fmt: skip
     judge = BucketJudge(quota_type, configs)
     judge.judge(sent for sent in before if sent.second_ms >= start_ms)
     judge_before = BucketJudge(quota_type, configs, judge.state)

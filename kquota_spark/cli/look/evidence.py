@@ -189,7 +189,7 @@ def _is_own(wanted: Filter, owners: Owners | None, second_ms: int) -> Callable[[
 
 
 class _Notes(NamedTuple):
-    """What the page says beside the chain."""
+    """Further lines of the page."""
 
     owner: str | None
     lines: str
