@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ from kquota_spark.evidence.rebuilding import Inputs, governed_rows
 from kquota_spark.model.measure.points import CONTROLLER_ID
 from kquota_spark.model.measure.sampled_rate import RateConfig
 from kquota_spark.model.quotas.quota_callback import LeaderBook
-from kquota_spark.model.quotas.quota_types import QuotaType
+from kquota_spark.model.quotas.quota_types import BANDWIDTH, QuotaType
 from kquota_spark.model.quotas.rules import RuleBook
 from kquota_spark.model.replay.decision import remembers_ms
 from kquota_spark.pipeline.bucket_judge import Configs, warm_start
@@ -223,7 +223,7 @@ def _of_clients(row: Mapping[str, Any], from_ms: int) -> ds.Expression:
 
 
 def _of_usage(manager: Manager, row: Mapping[str, Any], from_ms: int) -> ds.Expression:
-    return (
+    chosen: ds.Expression = (
         _of_clients(row, from_ms)
         & (ds.field("broker_id") == manager.broker_id)
         & (ds.field("quota_type") == manager.quota_type.value)
@@ -231,6 +231,7 @@ def _of_usage(manager: Manager, row: Mapping[str, Any], from_ms: int) -> ds.Expr
         & (ds.field("second") >= _time(from_ms))
         & (ds.field("second") <= _time(row["second_ms"]))
     )
+    return chosen
 
 
 def _lines(tables: Tables, settings: Settings, case: Case) -> list[Line]:
@@ -247,6 +248,8 @@ def _lines(tables: Tables, settings: Settings, case: Case) -> list[Line]:
         & (ds.field("record_time_ms") >= case.from_ms)
         & (ds.field("record_time_ms") < end_ms)
     )
+    if manager.quota_type in BANDWIDTH:
+        chosen &= ds.field("quota_type") == manager.quota_type.value
     if manager.broker_id != CONTROLLER_ID:
         chosen &= ds.field("broker_id") == manager.broker_id
     found = _read(settings, REQUESTS.name, LINE_NAMES, chosen).to_pylist()
@@ -262,7 +265,7 @@ def _lines(tables: Tables, settings: Settings, case: Case) -> list[Line]:
     return with_charges(found, charged)
 
 
-def with_charges(lines: list[Line], charged: list[Charge]) -> list[Line]:
+def with_charges(lines: Sequence[Line], charged: Sequence[Charge]) -> list[Line]:
     """The lines that charge something, each with the charged amounts under `amounts`."""
     amounts: dict[int, list[int]] = {}
     for each in charged:

@@ -40,7 +40,6 @@ COMMANDS = {
     "evidence": (
         "answers",
         "one decision rebuilt from its log lines: line, bytes, sample, rate, limit, throttle",
-        "kquota evidence --user alice --client-id etl",
         "kquota evidence --user alice --at 2026-11-21T20:05:10Z --bundle alice.zip",
         "kquota evidence --verify alice.zip",
     ),
@@ -108,7 +107,8 @@ def _find(asked: Asked) -> Found:
     manager = case.inputs.manager
     charged = charges(case.lines, manager.broker_id, manager.quota_type)
     chain = chain_of(proof.rebuilt, case.lines, charged, proof.place)
-    owner = owners and owners.of(chain.line["user"], chain.line["client_id"], row["second_ms"]).name
+    client = chain.line["user"], chain.line["client_id"]
+    owner = None if owners is None else owners.of(*client, row["second_ms"]).name
     file: Path | None = asked.own.bundle
     if file is not None:
         replace_file(file, bundle_of(proof, is_own), advice="give another --bundle")

@@ -36,7 +36,6 @@ COMMANDS = {
         "which buckets were throttled, most total delay first, and how long they waited",
         "kquota throttled --since 2h",
         "kquota throttled --episodes --open",
-        "kquota throttled --owner payments --since 1d",
     ),
 }
 
