@@ -21,6 +21,8 @@ from tests.support.logs.captures import KRAFT41, Capture
 from tests.support.tables.evidence_tables import Evidence, evidence_tables
 from tests.support.tables.tampered_bundles import TAMPERED, unzipped
 
+pytestmark = pytest.mark.timeout(300)  # seconds on a calm machine, more beside other work
+
 
 @pytest.fixture(scope="module")
 def kraft(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Evidence]:
@@ -32,15 +34,15 @@ def kraft(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Evidence]:
 def test_random_decisions_are_rebuilt_byte_for_byte(capture: Capture, tmp_path: Path, chance: Chance) -> None:
     with evidence_tables(tmp_path, capture) as found:
         of_types = {row["quota_type"] for row in found.rows}
-        figures = figures_of(found, chance.sample(found.rows, 25))
+        figures = figures_of(found, chance.sample(found.rows, 6))
     assert {"produce", "fetch"} <= of_types
-    assert (figures.equal, figures.refused) == (25, 0)
+    assert (figures.equal, figures.refused) == (6, 0)
 
 
 def test_each_tampering_is_refused_and_its_link_is_named(
     kraft: Evidence, tmp_path: Path, chance: Chance
 ) -> None:
-    found = [*tampered(kraft, chance, len(TAMPERED), tmp_path)]
+    found = [*tampered(kraft, chance, len(TAMPERED), tmp_path, per_bundle=len(TAMPERED))]
     assert len(found) == len(TAMPERED)
     assert [(what, link) for what, _, link in found] == [(what, expected) for what, expected, _ in found]
 
@@ -48,12 +50,12 @@ def test_each_tampering_is_refused_and_its_link_is_named(
 def test_a_bundle_has_no_name_of_another_tenant(tmp_path: Path, chance: Chance) -> None:
     bundles = 0
     with evidence_tables(tmp_path, KRAFT41, has_canaries=True) as found:
-        for row in chance.sample(shared_rows(found), 4):
+        for row in chance.sample(shared_rows(found), 2):
             for user, canaries, own in foreign_names(found, row):
                 assert canaries <= own
                 assert user.encode() in canaries  # the tenant's own name stays
                 bundles += 1
-    assert bundles >= 8  # each of these buckets has two users or more
+    assert bundles >= 4  # each of these buckets has two users or more
 
 
 def test_a_bundle_is_the_same_each_time_and_states_where_it_comes_from(kraft: Evidence) -> None:

@@ -20,6 +20,7 @@ from tests.support.tables.evidence_tables import Evidence, evidence_tables
 from tests.support.tables.table_rows import DAY, decision, write_table
 from tests.support.tables.tampered_bundles import unzipped, zipped
 
+pytestmark = pytest.mark.timeout(300)  # seconds on a calm machine, more beside other work
 NEWEST = "2026-11-21 20:05:04 UTC"
 LISTED = "kquota decisions lists the seconds of a client, the newest is of"
 ALICE = ("--user", "alice", "--client-id", "etl", "--at", "2026-11-21T20:03:58Z")
