@@ -29,7 +29,8 @@ Lengths of time have a unit: `ms`, `s`, `min`, `h`, `d`. `${NAME}` takes a value
 _TABLES_HEAD = """# Columns of the tables
 
 For analysts. Every column with its type and meaning, made from the declarations of the tables. `kquota tables NAME`
-prints the same. [tables.md](../tables.md) shows which table answers which question."""
+prints the same. [analysts.md](../analysts.md#the-tables) shows which table
+answers which question."""
 _METRICS_HEAD = """# Metrics
 
 For operators. Every metric for Prometheus, made from the code. [dashboards.md](../dashboards.md) has the rules and the

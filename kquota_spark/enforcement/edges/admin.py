@@ -6,7 +6,7 @@ topic shows whether a holder is alive: if it is older than the lease time, the l
 
 AlterClientQuotas takes no epoch, so the fence is checked immediately before it, not inside it. Kafka has no
 compare-and-set for quotas either, so the value is read one round trip before it is written. An edit between the two is
-overwritten, and only a read afterwards shows which write came last. `docs/enforcement-writes.md` describes the
+overwritten, and only a read afterwards shows which write came last. `docs/enforcing.md` describes the
 remaining risks. Ages are the difference of our clock and the broker's: an enforcer with a clock that is ahead takes
 over too early, and that fences the other one. The number of a holder is the offset of its first record, so it starts
 again if the topic is deleted.

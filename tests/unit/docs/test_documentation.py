@@ -39,6 +39,8 @@ _PATH = re.compile(
 _LINK = re.compile(r"\]\((?!https?:)([^)#]+)\)")
 # On the machine of a broker or in a home directory, made by a run, or shown to be made by the reader.
 _NAMES_OF_OTHERS = {"kquota_spark.zip"}
+MOST_LINES = 430
+"""Of a page: longer ones are not read to their end."""
 
 
 def blocks(language: str) -> list[str]:
@@ -118,9 +120,28 @@ def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
     assert not [link for link in links if not (page.parent / link).exists()]
 
 
-def test_the_readme_leads_to_every_page() -> None:
-    pages = {page.relative_to(ROOT).as_posix() for page in PAGES[1:]}
-    assert len(pages) > 35 and pages <= {*_LINK.findall(README)}
+def links_to_pages(page: Path) -> set[Path]:
+    links = _LINK.findall(page.read_text(encoding="utf-8"))
+    return {each for each in PAGES for link in links if each.samefile(page.parent / link)}
+
+
+def test_every_page_is_two_links_from_the_readme_at_most() -> None:
+    near = links_to_pages(ROOT / "README.md")
+    reached = near.union(*map(links_to_pages, near))
+    assert len(near) > 15 and [page.name for page in PAGES[1:] if page not in reached] == []
+
+
+def test_the_site_has_each_page_once_under_its_reader() -> None:
+    listed = re.findall(r"^ +- [^:]+: ((?!reference/)\S+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.M)
+    own = ["index.md", "CHANGELOG.md", *(page.name for page in PAGES[1:])]
+    assert sorted(listed) == sorted(own)
+
+
+def test_a_page_has_some_400_lines_at_most() -> None:
+    longer = {
+        page.name: lines for page in PAGES if (lines := len(page.read_text(encoding="utf-8").splitlines())) > MOST_LINES
+    }
+    assert longer == {}
 
 
 def test_the_readme_names_the_versions_of_the_brokers_that_tests_start() -> None:
@@ -144,8 +165,8 @@ def test_every_make_target_of_the_readme_exists() -> None:
     assert {"demo", "test", "bench"} <= named <= set(targets)
 
 
-def test_the_page_of_tables_names_every_table() -> None:
-    page = (DOCS / "tables.md").read_text(encoding="utf-8")
+def test_the_page_of_analysts_names_every_table() -> None:
+    page = (DOCS / "analysts.md").read_text(encoding="utf-8")
     assert [name for name in (table.name for table in TABLES) if f"| `{name}` |" not in page] == []
 
 

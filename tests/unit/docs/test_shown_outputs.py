@@ -61,7 +61,7 @@ def test_the_readme_shows_parts_of_the_output_that_the_page_of_the_demo_has() ->
         part = text[text.index("<!-- demo output -->") : text.index("<!-- end of demo output -->")]
         return part.split("```text\n")[1].split("```")[0]
 
-    whole, shown = block("kquota_spark/docs/demo.md"), block("README.md")
+    whole, shown = block("kquota_spark/docs/tutorial.md"), block("README.md")
     parts = shown.split(f"{CUT}\n")
     assert len(parts) == 4 and all(part in whole for part in parts)
     assert is_shown(whole.replace(f"{CUT}\n", ""), f"{shown}{CUT}\n")
