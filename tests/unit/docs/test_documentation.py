@@ -132,14 +132,18 @@ def test_every_page_is_two_links_from_the_readme_at_most() -> None:
 
 
 def test_the_site_has_each_page_once_under_its_reader() -> None:
-    listed = re.findall(r"^ +- [^:]+: ((?!reference/)\S+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.M)
+    listed = re.findall(
+        r"^ +- [^:]+: ((?!reference/)\S+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.M
+    )
     own = ["index.md", "CHANGELOG.md", *(page.name for page in PAGES[1:])]
     assert sorted(listed) == sorted(own)
 
 
 def test_a_page_has_some_400_lines_at_most() -> None:
     longer = {
-        page.name: lines for page in PAGES if (lines := len(page.read_text(encoding="utf-8").splitlines())) > MOST_LINES
+        page.name: lines
+        for page in PAGES
+        if (lines := len(page.read_text(encoding="utf-8").splitlines())) > MOST_LINES
     }
     assert longer == {}
 
