@@ -70,6 +70,8 @@ class _Parser(argparse.ArgumentParser):
         options = [word for word in unknown if word.startswith("-")]
         if options:
             self.error(self._unknown_text(options[0]))
+        if unknown:
+            self.error(f"unexpected argument {unknown[0]!r}")
         return found, unknown
 
     def _unknown_option(self) -> str | None:
@@ -77,16 +79,21 @@ class _Parser(argparse.ArgumentParser):
         for word in self._given:
             if word == "--":
                 break
+            # argparse ends the program if it is asked about a word that is no option.
+            if not word.startswith("--"):
+                continue
             name = word.partition("=")[0]
-            is_known = name in self._option_string_actions or bool(self._get_option_tuples(name))
-            if word.startswith("--") and not is_known:
+            if name not in self._option_string_actions and not self._get_option_tuples(name):
                 return self._unknown_text(word)
         return None
 
     def _unknown_text(self, word: str) -> str:
         name = word.partition("=")[0]
-        known = [option for action in self._actions for option in action.option_strings]
-        return f"unknown option {name!r}{_hint(name, known)}"
+        known = {option.lstrip("-"): option for action in self._actions for option in action.option_strings}
+        # Without the hyphens, which all options share: `--tables` does not mean `--names`.
+        near = get_close_matches(name.lstrip("-"), known, n=1)
+        hint = f", did you mean {known[near[0]]}?" if near else _expected([*known.values()], _MOST_LISTED)
+        return f"unknown option {name!r}{hint}"
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
@@ -111,6 +118,10 @@ def _hint(given: str, known: Sequence[str], most: int = _MOST_LISTED) -> str:
     near = get_close_matches(given, known, n=1)
     if near:
         return f", did you mean {near[0]}?"
+    return _expected(known, most)
+
+
+def _expected(known: Sequence[str], most: int) -> str:
     return f", expected one of {', '.join(known)}" if len(known) <= most else ""
 
 

@@ -42,6 +42,11 @@ def load_policies(path: Path) -> Policies:
     Raises:
         UserError: a file cannot be read, or has problems; one line per problem.
     """
+    if not path.exists():
+        raise UserError(
+            f"{path}: there is no policy file: copy policy.yaml and exempt.txt of our folder conf there, or set "
+            "enforcement.policy_file; see kquota help enforcing"
+        )
     policies = read_yaml_as(Policies, path, _relations)
     if not policies.exempt.file:
         return policies

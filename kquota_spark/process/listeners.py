@@ -11,6 +11,7 @@ import time
 from kquota_spark.errors import UnreachableError, UserError
 
 _WITHIN_S = 1.5
+_MOST_PORT = 65_535
 _ADDRESS = re.compile(r"(?:[A-Z_]+://)?(?:\[([^\]]+)\]|([^:/\[\]]+)):([0-9]{1,5})")
 _HOST = re.compile(r"\[[^\]]+\]|[^:/\[\]]+")
 _CHROOT = re.compile(r"(?<![:/])/.*")
@@ -24,13 +25,16 @@ def require_ports(servers: str, named: str) -> None:
         named: the setting or option that holds the address, for the error.
 
     Raises:
-        UserError: a server has no port, or an address is not `host:port`.
+        UserError: a server has no port or an impossible one, or an address is not `host:port`.
     """
     for server in map(str.strip, servers.split(",")):
         if _HOST.fullmatch(server):
             raise UserError(f"{named}: {server}: no port, e.g. {server}:9092")
-        if _ADDRESS.fullmatch(server) is None:
+        found = _ADDRESS.fullmatch(server)
+        if found is None:
             raise UserError(f"{named}: {servers!r}, expected host:port,host:port")
+        if not 1 <= int(found[3]) <= _MOST_PORT:
+            raise UserError(f"{named}: {server}: no port has this number, expected 1 to {_MOST_PORT}")
 
 
 def require_listener(what: str, servers: str, named: str) -> None:

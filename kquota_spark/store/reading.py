@@ -308,6 +308,8 @@ class Tables:
 
         local = local_path(self._root)
         if local is not None and not local.is_dir():
+            if local.exists():
+                raise UserError(f"tables path {self._root} is no folder: name the root of the tables")
             raise UserError(f"tables path {self._root} does not exist: {self._run_first()}")
         try:
             with self._opening(name):

@@ -99,7 +99,10 @@ def require_zookeeper(quotas: Quotas, named: str = ADDRESS) -> None:
         UnreachableError: see `require_listener`.
     """
     zookeeper_client(quotas, named=named)
-    require_listener("ZooKeeper", quotas.zookeeper_connect, named)
+    # The client takes port 2181 for a server without a port.
+    hosts, _ = collect_hosts(quotas.zookeeper_connect)
+    servers = ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in hosts)
+    require_listener("ZooKeeper", servers, named)
 
 
 def tls_problem(quotas: Quotas) -> str | None:

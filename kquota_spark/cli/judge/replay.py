@@ -133,6 +133,18 @@ def _require_logs(paths: Sequence[Path]) -> None:
             raise UserError(f"{terminal_text(str(path))}: cannot be read: No such file or directory")
 
 
+def _require_requests(found: Replay, paths: Sequence[Path]) -> None:
+    """Check that logs with lines are request logs: of other files the answer would be a table of zeros.
+
+    Raises:
+        UserError: no line could be read, and none of them is known to be of a client.
+    """
+    if found.lines and found.lines == sum(found.unreadable.values()) and not found.verdicts:
+        reasons = "; ".join(f"{count:,} x {reason}" for reason, count in found.unreadable.items())
+        names = ", ".join(map(str, paths))
+        raise UserError(f"{names}: no request in {found.lines:,} lines, expected a request log ({reasons})")
+
+
 def _replay(options: argparse.Namespace) -> int:
     if options.apply_lag_ms and options.quotas is None:
         raise UserError("--apply-lag-ms: only with --quotas")
@@ -148,6 +160,7 @@ def _replay(options: argparse.Namespace) -> int:
     with governor_of(settings, history) as governor:
         of_brokers = {} if options.log_time_zone else settings.broker.zones_by_broker
         found = replay_files(logs, governor, config, time_zone, of_brokers, mutation_config(settings))
+    _require_requests(found, options.logs)
     answer: dict[str, Any] = {
         **summary_of(found),
         "source": history.origin, "window": config.name, "notes": list(_notes(settings, history, found)),

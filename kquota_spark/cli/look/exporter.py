@@ -82,9 +82,13 @@ def run_exporter(options: argparse.Namespace) -> int:
     from kquota_spark.process.graceful_stop import StopRequest
     from kquota_spark.process.metrics import exposition, metrics_endpoint
     from kquota_spark.reports.exported.tables import ExportedTables
+    from kquota_spark.store.reading import open_tables
 
-    exported = ExportedTables(settings_of(options, "tables"), options.max_series)
+    settings = settings_of(options, "tables")
+    exported = ExportedTables(settings, options.max_series)
     if options.once:
+        # A service may start before the audit. One scrape of nothing is a mistake in the path.
+        open_tables(settings, "decisions").close()
         _print_one(exported)
         return 0
     stop = StopRequest(_say)

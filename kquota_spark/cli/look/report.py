@@ -74,7 +74,7 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
     )
     command.add_argument("--tenant", metavar="USER", help="this user's own page, with no data of others")
     command.add_argument(
-        "--format", choices=tuple(_SUFFIXES),
+        "--format", "--output", choices=tuple(_SUFFIXES),
         help="html, md for a ticket, csv (a zip archive, one file per section), json "
         "(default: by the ending of --to, else html)",
     )  # fmt: skip

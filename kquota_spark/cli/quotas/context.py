@@ -80,6 +80,8 @@ def run_add(options: argparse.Namespace) -> int:
         raise UserError(
             f"context {options.name} is there already: kquota context delete {options.name} first"
         )
+    if not (options.bootstrap_server or options.zookeeper or options.config):
+        raise UserError(f"context {options.name}: give --bootstrap-server, --zookeeper or --config")
     if options.command_config is not None:
         read_properties(options.command_config)
     if options.config is not None:

@@ -196,7 +196,12 @@ def _print(found: _Found, limit: int | None, *, by: str) -> None:
             page.paragraph("note:", missing, indent=8)
     if by != "effect":
         page.line()
-        differing = f"{counted(len(found.edits), 'value')} differ" if found.edits else "no value differs"
+        count = len(found.edits)
+        differing = (
+            f"{counted(count, 'value')} {'differs' if count == 1 else 'differ'}"
+            if count
+            else "no value differs"
+        )
         page.line(differing, Tone.TITLE)
         _show([_edit_row(edit) for edit in found.edits], _EDIT_SHOWN, limit)
     if by != "text":

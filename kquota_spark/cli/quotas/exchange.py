@@ -166,10 +166,12 @@ def _read_format(text: str, name: str | None, file: str, wrong_usage: Callable[[
     if name is not None:
         return FORMATS[name]
     found = guess(text, file)
+    if not text.strip():
+        raise UserError(f"{file}: an empty file, expected quotas; name the --format if it means none")
     if len(found) != 1:
         names = " and like ".join(each.name for each in found)
         like = f"it looks like {names}" if found else "no format is like it"
-        wrong_usage(f"--format: cannot be guessed, {like}; expected one of {', '.join(FORMATS)}")
+        wrong_usage(f"{file}: --format cannot be guessed, {like}; expected one of {', '.join(FORMATS)}")
     say(f"format: {found[0].name}, guessed; --format names another", sys.stderr)
     return found[0]
 

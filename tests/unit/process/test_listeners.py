@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from kquota_spark.errors import UnreachableError
-from kquota_spark.process.listeners import require_listener
+from kquota_spark.errors import UnreachableError, UserError
+from kquota_spark.process.listeners import require_listener, require_ports
 from tests.support.programs.command_output import run
 
 FREE = "127.0.0.1:1"
@@ -91,3 +91,24 @@ def test_commands_of_people_do_not_wait(
     assert (code, out) == (1, "")
     assert f"{FREE} did not answer (connection refused): check " in err and err.count("\n") == 1
     assert time.process_time() - began_s < SOON_S
+
+
+def test_a_port_that_no_server_can_have_is_refused_before_anything_is_asked() -> None:
+    require_ports("a:1,b:65535", "--bootstrap-server")
+    for server in ("b:65536", "b:0"):
+        with pytest.raises(UserError) as refused:
+            require_ports(f"a:1,{server}", "--bootstrap-server")
+        assert str(refused.value) == (
+            f"--bootstrap-server: {server}: no port has this number, expected 1 to 65535"
+        )
+
+
+def test_a_zookeeper_without_a_port_is_asked_at_2181_and_told_at_once() -> None:
+    began_s = time.monotonic()
+    code, out, err = run("describe", "--zookeeper", "none.invalid/kafka")
+    assert (code, out) == (1, "")
+    assert err == (
+        "kquota: ZooKeeper none.invalid:2181 did not answer (no such host): "
+        "check --zookeeper and that the server runs\n"
+    )
+    assert time.monotonic() - began_s < 10  # the library alone waits for 15 s

@@ -27,6 +27,12 @@ def test_a_missing_table_or_path_is_one_line_that_says_what_to_do(
     assert capsys.readouterr().out == f"kquota: table decisions is missing under {tmp_path}: {advice}"
     assert run("decisions", "--tables", str(tmp_path / "none")) == 1
     assert capsys.readouterr().out == f"kquota: tables path {tmp_path / 'none'} does not exist: {advice}"
+    file = tmp_path / "file"
+    file.touch()
+    assert run("decisions", "--tables", str(file)) == 1
+    assert (
+        capsys.readouterr().out == f"kquota: tables path {file} is no folder: name the root of the tables\n"
+    )
     config = tmp_path / "prod.yaml"
     config.write_text(f"tables: {tmp_path}/none\n", encoding="utf-8")
     assert run("decisions", "--config", str(config)) == 1

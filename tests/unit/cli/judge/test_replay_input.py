@@ -156,3 +156,17 @@ def test_usage() -> None:
         "kquota replay: argument --broker: 'one', expected a whole number",
         "kquota replay --help shows the usage",
     ]
+
+
+def test_a_file_that_is_no_request_log_is_an_error(tmp_path: Path) -> None:
+    quotas = str(DATA / "jmx-telegraf" / "quotas.yaml")
+    other = tmp_path / "broker-2.log"
+    other.write_text("hello\nworld\n", encoding="utf-8")
+    assert run(["replay", str(other), "--quotas", quotas]) == (
+        1,
+        "",
+        (
+            f"kquota: {other}: no request in 2 lines, expected a request log "
+            "(2 x no 'Completed request:' near the start)\n"
+        ),
+    )

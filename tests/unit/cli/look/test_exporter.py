@@ -277,3 +277,15 @@ def test_a_used_port_is_one_line(tmp_path: Path) -> None:
         f"kquota: --port: 127.0.0.1:{port} cannot be listened on (Address already in use): "
         "give --port another port\n"
     )
+
+
+def test_one_scrape_without_tables_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # which has no conf/kquota.yaml
+    assert run("exporter", "--once", "--tables", str(tmp_path / "none")) == (
+        1,
+        "",
+        (
+            f"kquota: tables path {tmp_path}/none does not exist: run the audit first, or name its settings: "
+            "--config FILE\n"
+        ),
+    )

@@ -83,7 +83,7 @@ def test_the_environment_names_the_file(home: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (("add", "a"), "contexts.a: expected bootstrap_server, zookeeper or config"),
+        (("add", "a"), "context a: give --bootstrap-server, --zookeeper or --config"),
         (("add", "a b", "--zookeeper", "z"), "contexts.a b: expected a name of letters, digits, '.', '_' and '-'"),
         (
             ("add", "a", "--zookeeper", "z", "--command-config", "login.properties"),

@@ -77,6 +77,12 @@ def test_a_dash_is_standard_input_and_a_file_of_that_name_is_a_file(
     )  # fmt: skip
 
 
+def test_one_value_differs_and_two_differ(tmp_path: Path) -> None:
+    more = file(tmp_path, BEFORE.replace("5000000", "6000000"))
+    _, out = diff(more, "--tables", str(tables(tmp_path / "t")), "--by", "text")
+    assert "\n1 value differs\n" in out
+
+
 def test_by_text_and_by_effect(tmp_path: Path) -> None:
     after = file(tmp_path, BEFORE.splitlines()[1])
     code, out = diff(after, "--tables", str(tables(tmp_path / "t")))

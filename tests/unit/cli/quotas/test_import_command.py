@@ -247,8 +247,17 @@ def test_a_format_that_cannot_be_guessed_is_wrong_usage(
         main(["import", str(tmp_path / "x")])
     assert ended.value.code == 2
     assert (
-        "--format: cannot be guessed, no format is like it; expected one of declared, kfk"
+        f"{tmp_path}/x: --format cannot be guessed, no format is like it; expected one of declared, kfk"
         in capsys.readouterr().err
+    )
+
+
+def test_an_empty_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "empty.txt").write_text(" \n")
+    assert run("import", str(tmp_path / "empty.txt"), "--zookeeper", "nowhere:1") == (
+        1,
+        "",
+        f"kquota: {tmp_path}/empty.txt: an empty file, expected quotas; name the --format if it means none\n",
     )
 
 

@@ -42,6 +42,16 @@ def _with(policy: str) -> str:
     return f"{BOUNDS}policies: [{{{policy}}}]\n"
 
 
+def test_a_policy_file_that_is_not_there_is_told_with_where_to_get_one(tmp_path: Path) -> None:
+    path = tmp_path / "policy.yaml"
+    with pytest.raises(UserError) as raised:
+        load_policies(path)
+    assert str(raised.value) == (
+        f"{path}: there is no policy file: copy policy.yaml and exempt.txt of our folder conf there, or set "
+        "enforcement.policy_file; see kquota help enforcing"
+    )
+
+
 def test_as_shipped_everything_observes_only() -> None:
     policies = load_policies(CONF)
     assert policies.mode is Mode.OBSERVE
