@@ -131,7 +131,7 @@ class LogEntry:
     """The guard that refused the step."""
     fencing: int | None = None
     note: str | None = None
-    """The state before the change, from which `QuotaTarget.put_back` restores it; written by the target, no secrets."""
+    """The state before the change, from which it is restored; see `ports.Held`. It has no secrets."""
     detail: str = ""
     author: str | None = None
     """The person or program that planned the step."""

@@ -17,12 +17,12 @@ from kquota_spark.enforce.guard_settings import Exempt, GuardSettings
 from kquota_spark.enforce.guards import LEASE, STALE, Check, Situation, refusal
 from kquota_spark.enforce.log_state import Journal, LogState, Step
 from kquota_spark.enforce.plan import Plan, plan_id_of, standing_plan
-from kquota_spark.enforce.ports import Frozen, Held, Lease, Ledger, QuotaTarget, Switch
+from kquota_spark.enforce.ports import Change, Cluster, Frozen, Held, Lease, Ledger, Switch
 from kquota_spark.enforce.writing import LATE_WRITE_MS, Writer
 from kquota_spark.errors import UserError
 
 _NO_LEASE = 0
-"""Lower than any fencing number: a target accepts no write with it."""
+"""Lower than any fencing number: a cluster accepts no write with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Enforcer:
     """Plans, checks, applies and reverts changes of quotas; its whole state is in the ledger.
 
     Args:
-        target: the cluster's quotas.
+        cluster: the quotas.
         ledger: `enforcement_log`.
         lease: only its holder sends changes.
         switch: the kill switch.
@@ -57,7 +57,7 @@ class Enforcer:
 
     def __init__(
         self,
-        target: QuotaTarget,
+        cluster: Cluster,
         ledger: Ledger,
         lease: Lease,
         switch: Switch,
@@ -70,7 +70,7 @@ class Enforcer:
         policy_file: str = "the policy file",
     ) -> None:
         self._needs_second_person, self._policy_file = needs_second_person, policy_file
-        self._target, self._ledger, self._lease, self._switch = target, ledger, lease, switch
+        self._cluster, self._ledger, self._lease, self._switch = cluster, ledger, lease, switch
         self._settings, self._exempt, self._mode_of, self._actor = guards, exempt, mode_of, actor
 
     def run(self, proposals: Sequence[Proposal], situation: Situation, now_ms: int) -> Report:
@@ -203,7 +203,7 @@ class Enforcer:
                 later = f"{top.step_id.plan_id} changed {what} later, roll that back first"
                 raise UserError(f"{plan_id} is not rolled back: {later}")
         writer = Writer(
-            self._target, journal, fencing, actor, now_ms, lambda: self._lease.is_held(fencing), ticket
+            self._cluster, journal, fencing, actor, now_ms, lambda: self._lease.is_held(fencing), ticket
         )
         for step in reversed(steps):
             if step.last.event is not Event.SENDING:
@@ -222,7 +222,7 @@ class Enforcer:
         plan_id = plan_id_of(proposals, state)
         if (known := state.plans.get(plan_id)) is not None:
             return Plan(plan_id, tuple(step.planned for step in known)), []
-        held = self._target.read({wanted.quota for wanted in proposals}) if proposals else {}
+        held = self._cluster.read({wanted.quota for wanted in proposals}) if proposals else {}
         entries: list[LogEntry] = []
         beside: list[Proposal] = []
         frozen = cache(self._switch.frozen)  # nothing is sent: one answer is enough for all
@@ -270,7 +270,7 @@ class Enforcer:
             if not step.is_open or (step.approved is None and step.planned.mode is not Mode.ENFORCE):
                 continue
             wanted = step.proposal
-            held = self._target.read([wanted.quota])[wanted.quota]
+            held = self._cluster.read([wanted.quota])[wanted.quota]
             frozen = self._switch.frozen
             check = self._check(wanted, step, held, situation, journal.state, now_ms, sent, fencing, frozen)
             if (objection := refusal(check)) is not None:
@@ -309,7 +309,7 @@ class Enforcer:
             exempt=self._exempt,
             now_ms=now_ms,
             beside=tuple(beside),
-            refusal=lambda: self._target.refusal(wanted.quota, wanted.after),
+            refusal=lambda: self._cluster.refusal(Change.of(wanted.quota, wanted.after)),
             is_lease_held=lambda: fencing is not None and self._lease.is_held(fencing),
             frozen=frozen,
             needs_second_person=self._needs_second_person,
@@ -361,7 +361,7 @@ class Enforcer:
         def may_restore() -> bool:
             return self._lease.is_held(fencing) and self._switch.frozen() is None
 
-        return Writer(self._target, journal, fencing, self._actor, now_ms, may_restore)
+        return Writer(self._cluster, journal, fencing, self._actor, now_ms, may_restore)
 
 
 def _steps(journal: Journal, plan_id: str) -> list[Step]:

@@ -6,7 +6,13 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 
 from kquota_spark.enforce.changes import LogEntry, Quota
-from kquota_spark.enforce.ports import Frozen, Held, Holder, Outcome, Written
+from kquota_spark.enforce.ports import Change, Frozen, Held, Holder, Image, Outcome, Written
+from kquota_spark.formats.znodes.nodes import INTEGER_KEYS
+from kquota_spark.model.quotas.entities import AnyEntity, IpEntity, parse_entity
+from kquota_spark.model.quotas.quota_types import AnyKey, IpQuotaKey, QuotaKey, not_above_zero
+
+_WHOLE: tuple[AnyKey, ...] = (*INTEGER_KEYS, *IpQuotaKey)
+"""Keys of whole numbers."""
 
 
 class InMemoryLeases:
@@ -91,67 +97,83 @@ Nodes = dict[str, dict[str, str]]
 """The content of a cluster: keys and their texts by the path of an entity; quotas and all other keys."""
 
 
-class InMemoryTarget:
-    """The configuration nodes of a cluster; an entity without a node differs from one with an empty node."""
+class MemoryCluster:
+    """A `Cluster` of configuration nodes; an entity without a node differs from one with an empty node."""
 
-    def __init__(self, leases: InMemoryLeases, nodes: Nodes | None = None) -> None:
+    def __init__(self, leases: InMemoryLeases | None = None, nodes: Nodes | None = None) -> None:
         self.nodes: Nodes = {} if nodes is None else nodes
-        self._leases = leases
+        self._leases = InMemoryLeases() if leases is None else leases
+
+    @property
+    def origin(self) -> str:
+        """See `ports.Cluster`; there is no server."""
+        return "a cluster in memory"
+
+    def image(self) -> Image:
+        """See `ports.Cluster`."""
+        keys = {key.value: key for key in (*QuotaKey, *IpQuotaKey)}
+        found = {
+            parse_entity(path): {keys[name]: float(text) for name, text in node.items() if name in keys}
+            for path, node in self.nodes.items()
+        }
+        return Image(self.origin, {entity: values for entity, values in found.items() if values})
 
     def read(self, quotas: Collection[Quota]) -> Mapping[Quota, Held]:
-        """See `ports.QuotaTarget`."""
+        """See `ports.Cluster`."""
         return {quota: self._held(quota) for quota in quotas}
 
-    def refusal(self, quota: Quota, value: float | None) -> str | None:
-        """Why the KRaft controller would refuse a value (`ClientQuotaControlManager`): it must be above 0."""
-        return None if value is None or value > 0 else f"{quota.key.value} must be greater than 0"
+    def refusal(self, change: Change) -> str | None:
+        """Why the KRaft controller would refuse a change (`ClientQuotaControlManager`); None if it would not."""
+        for key, value in change.values.items():
+            if isinstance(key, IpQuotaKey) != isinstance(change.entity, IpEntity):
+                return f"Invalid configuration key {key.value}"
+            if problem := not_above_zero(key, value):
+                return problem
+            if key in _WHOLE and value is not None and value != int(value):
+                return f"{key.value} cannot be a fractional value."
+        return None
 
-    def write(self, quota: Quota, value: float | None, expected: Held, fencing: int) -> Written:
-        """See `ports.QuotaTarget`.
+    def write(self, change: Change, expect: Held | None = None, fence: int | None = None) -> Written:
+        """See `ports.Cluster`.
 
         Args:
-            quota: entity and key.
-            value: the limit, per second; None removes it.
-            expected: the result of `read` for it.
-            fencing: number of the lease.
+            change: the change.
+            expect: what the cluster must still hold; None compares nothing.
+            fence: number of the lease; None for a person.
         """
-        if (refused := self.refusal(quota, value)) is not None:
+        if change.note is None and (refused := self.refusal(change)) is not None:
             return Written(Outcome.REFUSED, refused)
-        return self._put(quota, None if value is None else str(value), expected.value, fencing)
-
-    def put_back(self, quota: Quota, expected: float | None, note: str, fencing: int) -> Written:
-        """See `ports.QuotaTarget`.
-
-        Args:
-            quota: entity and key.
-            expected: the limit that the enforcer has written, per second; None if it removed it.
-            note: `Held.note` of the state to restore.
-            fencing: number of the lease.
-        """
-        was: dict[str, str | bool | None] = json.loads(note)
-        text = was["text"]
-        assert text is None or isinstance(text, str)
-        written = self._put(quota, text, expected, fencing)
-        path = str(quota.entity)
-        if written.outcome is Outcome.DONE and not was["has_node"] and not self.nodes[path]:
-            del self.nodes[path]
-        return written
+        if fence is not None and fence < self._leases.fencing:
+            return Written(Outcome.FENCED)
+        if expect is not None and self._held(change.quota).value != expect.value:
+            return Written(Outcome.CHANGED)
+        if change.note is not None:
+            self._restore(change.quota, change.note)
+        else:
+            for key, value in change.values.items():
+                self._set(change.entity, key, None if value is None else str(value))
+            if fence is None and not self.nodes[str(change.entity)]:
+                del self.nodes[str(change.entity)]  # as brokers leave it after an edit by a person
+        return Written(Outcome.DONE)
 
     def set_text(self, quota: Quota, text: str | None) -> None:
         """Set or remove a key unconditionally, as any other tool could."""
-        node = self.nodes.setdefault(str(quota.entity), {})
-        if text is None:
-            node.pop(quota.key.value, None)
-        else:
-            node[quota.key.value] = text
+        self._set(quota.entity, quota.key, text)
 
-    def _put(self, quota: Quota, text: str | None, expected: float | None, fencing: int) -> Written:
-        if fencing < self._leases.fencing:
-            return Written(Outcome.FENCED)
-        if self._held(quota).value != expected:
-            return Written(Outcome.CHANGED)
+    def _set(self, entity: AnyEntity, key: AnyKey, text: str | None) -> None:
+        node = self.nodes.setdefault(str(entity), {})
+        if text is None:
+            node.pop(key.value, None)
+        else:
+            node[key.value] = text
+
+    def _restore(self, quota: Quota, note: str) -> None:
+        was: dict[str, str | bool | None] = json.loads(note)
+        text = was["text"]
+        assert text is None or isinstance(text, str)
         self.set_text(quota, text)
-        return Written(Outcome.DONE)
+        if not was["has_node"] and not self.nodes[str(quota.entity)]:
+            del self.nodes[str(quota.entity)]
 
     def _held(self, quota: Quota) -> Held:
         path = str(quota.entity)

@@ -14,7 +14,8 @@ from enum import Enum
 from typing import NamedTuple
 
 from kquota_spark.enforce.changes import Event, Evidence, LogEntry, Mode, Proposal, Quota, StepId, name_of
-from kquota_spark.enforce.ports import Ledger, Outcome, QuotaTarget, Written
+from kquota_spark.enforce.ports import Change, Cluster, Held, Ledger, Outcome, Written
+from kquota_spark.errors import UserError
 from kquota_spark.model.quotas.entities import Entity, Name
 
 POLICY = "enforcement disable"
@@ -163,7 +164,7 @@ class Lifter:
     """Lifts and restores under a lease.
 
     Args:
-        target: the cluster's quotas.
+        cluster: the quotas.
         ledger: `enforcement_log`.
         fencing: number of the lease.
         actor: the person or program, for the log.
@@ -173,8 +174,8 @@ class Lifter:
         UserError: the cluster or the log does not answer; the last writes are in doubt as well.
     """
 
-    def __init__(self, target: QuotaTarget, ledger: Ledger, fencing: int, actor: str) -> None:
-        self._target, self._ledger = target, ledger
+    def __init__(self, cluster: Cluster, ledger: Ledger, fencing: int, actor: str) -> None:
+        self._cluster, self._ledger = cluster, ledger
         self._fencing, self._actor = fencing, actor
 
     def settle(self, now_ms: int) -> None:
@@ -193,7 +194,7 @@ class Lifter:
             now_ms: epoch ms, the time of the rows.
             ticket: the change request, noted in each row; None for none.
         """
-        held = self._target.read(batch)
+        held = self._cluster.read(batch)
         lines: dict[Quota, Line] = {}
         sending: list[Lift] = []
         rows: list[LogEntry] = []
@@ -215,7 +216,7 @@ class Lifter:
                 rows += [planned, sent]
         self._append(rows)
         written = {
-            lift.quota: self._sent(self._target.write(lift.quota, None, held[lift.quota], self._fencing))
+            lift.quota: self._sent(Change.of(lift.quota, None), held[lift.quota])
             for lift in sending
         }
         lines |= self._read_back(sending, written, now_ms)
@@ -223,13 +224,13 @@ class Lifter:
 
     def restore(self, batch: Sequence[Lift], now_ms: int) -> list[Line]:
         """Restore lifted quotas, no entity twice in a batch; a quota that somebody else has set meanwhile stays."""
-        held = self._target.read([lift.quota for lift in batch])
+        held = self._cluster.read([lift.quota for lift in batch])
         restoring = [Lift(lift.sent, Event.RESTORING) for lift in batch]
         gone = [lift for lift in restoring if held[lift.quota].value is None]
         self._append([self._row(lift, Event.RESTORING, now_ms) for lift in gone])
         written = {
             lift.quota: self._sent(
-                self._target.put_back(lift.quota, None, lift.sent.note or "", self._fencing)
+                Change.of(lift.quota, lift.value, lift.sent.note or ""), Held(None, None)
             )
             for lift in gone
         }
@@ -240,7 +241,11 @@ class Lifter:
         if rows:
             self._ledger.append(rows)
 
-    def _sent(self, written: Written) -> Written:
+    def _sent(self, change: Change, expect: Held) -> Written:
+        try:
+            written = self._cluster.write(change, expect, self._fencing)
+        except UserError as error:
+            return Written(Outcome.REFUSED, f"nothing was sent: {error}")
         if written.outcome is Outcome.FENCED:
             raise FencedError
         return written
@@ -254,7 +259,7 @@ class Lifter:
         """
         if not doubtful:
             return {}
-        held = self._target.read([lift.quota for lift in doubtful])
+        held = self._cluster.read([lift.quota for lift in doubtful])
         lines: dict[Quota, Line] = {}
         rows: list[LogEntry] = []
         for lift in doubtful:

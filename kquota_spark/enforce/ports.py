@@ -1,24 +1,28 @@
-"""The ports of enforcement: each has real implementations in `enforcement.edges` and one in memory.
+"""The ports to a cluster's quotas and of enforcement: each has real implementations and one in memory.
 
-All implementations of a port fulfil the same contract.
+All implementations of a port fulfil the same contract. A `Cluster` is in `quotas`, the others in `enforcement.edges`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple, Protocol
 
 from kquota_spark.enforce.changes import LogEntry, Quota
+from kquota_spark.model.quotas.entities import AnyEntity, Entity
+from kquota_spark.model.quotas.quota_set import QuotaSet
+from kquota_spark.model.quotas.quota_types import AnyKey, QuotaKey
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
     """A quota as the cluster holds it now.
 
-    `note` holds the exact state, to the byte, also if the key is absent. It is kept in the log, and `put_back` restores
-    from it. It is None if the state could not be restored; then `problem` has the reason, and nothing may be written.
+    `note` holds the exact state, to the byte, also if the key is absent. It is kept in the log, and a `Change` with it
+    restores that state. It is None if the state could not be restored; then `problem` has the reason, and nothing may
+    be written.
     """
 
     value: float | None
@@ -26,6 +30,59 @@ class Held:
     problem: str = ""
     owner: str = ""
     """Another tool that manages it, if the cluster can report one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """The quotas of a cluster at one time.
+
+    Attributes:
+        origin: the cluster for messages: `ZooKeeper zk1:2181/kafka`, `Kafka broker1:9092`.
+        quotas: the values of each entity that has any, including ips.
+        problems: content that brokers do not read as quotas: the problem by its place.
+        unreadable: why a place could not be read; quotas may be missing then.
+        versions: the version of each entity, if the cluster has one.
+    """
+
+    origin: str
+    quotas: QuotaSet
+    problems: Mapping[str, str] = field(default_factory=dict)
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+    versions: Mapping[AnyEntity, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A write to one entity, in one step. Keys that it does not name keep their values.
+
+    Attributes:
+        entity: the entity to write.
+        values: the new value of each key, in Kafka's units; None removes the key.
+        note: `Held.note` of the only key, to restore exactly that state; None for a plain change.
+    """
+
+    entity: AnyEntity
+    values: Mapping[AnyKey, float | None]
+    note: str | None = None
+
+    @classmethod
+    def of(cls, quota: Quota, value: float | None, note: str | None = None) -> Change:
+        """The change of one quota.
+
+        Args:
+            quota: entity and key.
+            value: the limit, per second; None removes it.
+            note: `Held.note` of the state to restore; None for a plain change.
+        """
+        return cls(quota.entity, {quota.key: value}, note)
+
+    @property
+    def quota(self) -> Quota:
+        """Entity and key of a change of a single key of a user or a client id."""
+        [key] = self.values
+        assert isinstance(self.entity, Entity)
+        assert isinstance(key, QuotaKey)
+        return Quota(self.entity, key)
 
 
 class Outcome(Enum):
@@ -45,37 +102,48 @@ class Written(NamedTuple):
     detail: str = ""
 
 
-class QuotaTarget(Protocol):
-    """The cluster's quotas. A write changes only the named key, and no other key of a node."""
+class Cluster(Protocol):
+    """The quotas of one cluster, for people and for the enforcer.
 
-    def read(self, quotas: Collection[Quota]) -> Mapping[Quota, Held]:
-        """The present state of each requested quota.
+    A write changes only the named keys, and a node keeps all its other content.
+    """
+
+    @property
+    def origin(self) -> str:
+        """The cluster for messages, see `Image`."""
+
+    def image(self) -> Image:
+        """All quotas now.
 
         Raises:
             UserError: the cluster does not answer, or does not let us read all of it.
         """
 
-    def refusal(self, quota: Quota, value: float | None) -> str | None:
-        """Why the cluster would refuse this value (validate-only); None if it would accept it."""
+    def read(self, quotas: Collection[Quota]) -> Mapping[Quota, Held]:
+        """The present state of each requested quota, from which it can be restored.
 
-    def write(self, quota: Quota, value: float | None, expected: Held, fencing: int) -> Written:
-        """Set or remove a quota, if the cluster still holds the expected state and nobody took the lease.
-
-        Args:
-            quota: entity and key.
-            value: the limit, per second; None removes it.
-            expected: the result of `read` for it.
-            fencing: number of the lease.
+        Raises:
+            UserError: the cluster does not answer, or does not let us read all of it.
         """
 
-    def put_back(self, quota: Quota, expected: float | None, note: str, fencing: int) -> Written:
-        """Restore the exact state of the note, if the cluster still holds the value that we had written.
+    def refusal(self, change: Change) -> str | None:
+        """Why the cluster would refuse a change (validate-only); None if it would accept it.
+
+        Raises:
+            UserError: the cluster does not answer.
+        """
+
+    def write(self, change: Change, expect: Held | None = None, fence: int | None = None) -> Written:
+        """Make a change. A person's edit has neither `expect` nor `fence`, an enforcer's has both.
 
         Args:
-            quota: entity and key.
-            expected: the limit that the enforcer has written, per second; None if it removed it.
-            note: `Held.note` of the state to restore.
-            fencing: number of the lease.
+            change: the change.
+            expect: the result of `read` for its only key; the change is made only if the cluster still holds that.
+                A change with a note compares only the value. None compares nothing.
+            fence: number of the lease; the change is made only if nobody took the lease since. None for a person.
+
+        Raises:
+            UserError: no answer before anything was sent.
         """
 
 

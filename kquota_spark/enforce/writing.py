@@ -12,7 +12,8 @@ from dataclasses import replace
 
 from kquota_spark.enforce.changes import Event, LogEntry
 from kquota_spark.enforce.log_state import Journal, Step
-from kquota_spark.enforce.ports import Held, Outcome, QuotaTarget
+from kquota_spark.enforce.ports import Change, Cluster, Held, Outcome, Written
+from kquota_spark.errors import UserError
 from kquota_spark.formats.text.person_units import quota_text
 
 LATE_WRITE_MS = 120_000
@@ -23,7 +24,7 @@ class Writer:
     """Writes changes under one lease, and their rows before and after.
 
     Args:
-        target: the cluster's quotas.
+        cluster: the quotas.
         journal: the log.
         fencing: number of the lease.
         actor: the person or program, for the log.
@@ -34,7 +35,7 @@ class Writer:
 
     def __init__(
         self,
-        target: QuotaTarget,
+        cluster: Cluster,
         journal: Journal,
         fencing: int,
         actor: str,
@@ -43,7 +44,7 @@ class Writer:
         ticket: str | None = None,
     ) -> None:
         self._ticket = ticket
-        self._target, self._journal, self._may_restore = target, journal, may_restore
+        self._cluster, self._journal, self._may_restore = cluster, journal, may_restore
         self._fencing, self._actor, self._now_ms = fencing, actor, now_ms
 
     def send(self, step: Step, held: Held) -> list[LogEntry]:
@@ -55,7 +56,7 @@ class Writer:
             rows = self._given_up(below, "somebody else set it since")
         rows.append(self._row(step, Event.SENDING, note=held.note))
         self._journal.write(rows)
-        outcome, detail = self._target.write(wanted.quota, wanted.after, held, self._fencing)
+        outcome, detail = self._written(Change.of(wanted.quota, wanted.after), held)
         if outcome is Outcome.FENCED:  # we may not write the log either: the new holder settles the step
             return rows
         if outcome in (Outcome.REFUSED, Outcome.CHANGED):
@@ -70,13 +71,14 @@ class Writer:
         wanted, sending = step.proposal, step.sending
         assert sending is not None
         assert sending.note is not None
-        value = self._target.read([wanted.quota])[wanted.quota].value
+        value = self._cluster.read([wanted.quota])[wanted.quota].value
         if value != wanted.after:
             return self._settled_restore(step, value)
         if not self._may_restore():
             return []
         rows = self._journal.write([self._row(step, Event.RESTORING, why)])
-        outcome, detail = self._target.put_back(wanted.quota, wanted.after, sending.note, self._fencing)
+        back = Change.of(wanted.quota, wanted.before, sending.note)
+        outcome, detail = self._written(back, Held(wanted.after, None))
         if outcome is Outcome.FENCED:
             return rows
         if outcome is Outcome.REFUSED:
@@ -87,7 +89,7 @@ class Writer:
         """Read back a change in doubt; the row of its outcome, no row if it is still in doubt."""
         wanted, sending = step.proposal, step.sending
         assert sending is not None
-        value = self._target.read([wanted.quota])[wanted.quota].value
+        value = self._cluster.read([wanted.quota])[wanted.quota].value
         if step.last.event is Event.RESTORING:
             return [] if value == wanted.after else self._settled_restore(step, value, detail)
         if value == wanted.after:
@@ -97,6 +99,12 @@ class Writer:
         if self._now_ms - sending.at_ms < LATE_WRITE_MS:
             return []
         return self._failed(step, "it was sent and never arrived")
+
+    def _written(self, change: Change, expect: Held) -> Written:
+        try:
+            return self._cluster.write(change, expect, self._fencing)
+        except UserError as error:
+            return Written(Outcome.REFUSED, f"nothing was sent: {error}")
 
     def _settled_restore(self, step: Step, value: float | None, detail: str = "") -> list[LogEntry]:
         if value != step.proposal.before:

@@ -1,4 +1,4 @@
-"""Enforcement against a real cluster: its log, leases, switch and targets, and the job that checks repeatedly.
+"""Enforcement against a real cluster: its log, leases and switch, and the job that checks repeatedly.
 
 Rooms, in reading order: edges.
 

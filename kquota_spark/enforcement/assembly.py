@@ -1,4 +1,4 @@
-"""Build an enforcer from the policy file, the log, the switch, and the target and lease of the quotas' source."""
+"""Build an enforcer from the policy file, the log, the switch, and the cluster and lease of the quotas' source."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kquota_spark.enforce.enforcer import Enforcer
 from kquota_spark.enforce.guards import Situation
 from kquota_spark.enforce.policies.policy import Policies
 from kquota_spark.enforce.policies.proposing import proposals
-from kquota_spark.enforce.ports import Lease, Ledger, QuotaTarget, Switch
+from kquota_spark.enforce.ports import Cluster, Lease, Ledger, Switch
 from kquota_spark.enforcement.edges.freeze_switch import FreezeSwitch
 from kquota_spark.enforcement.edges.log import EnforcementLog
 from kquota_spark.enforcement.input import observations
@@ -29,7 +29,7 @@ from kquota_spark.quotas.sources import require_source
 class Edges(NamedTuple):
     """The ports through which the enforcer acts."""
 
-    target: QuotaTarget
+    cluster: Cluster
     lease: Lease
     switch: Switch
     ledger: Ledger
@@ -46,36 +46,39 @@ def enforcement_edges(settings: Settings, *, is_patient: bool = False) -> Iterat
     Raises:
         UserError: the source of the quotas is a file, or the cluster does not answer.
     """
-    open_target = {"zookeeper": _zookeeper, "admin": _admin}.get(settings.quotas.source)
-    if open_target is None:
+    open_cluster = {"zookeeper": _zookeeper, "admin": _admin}.get(settings.quotas.source)
+    if open_cluster is None:
         raise UserError(
             "quotas.source: a file cannot be enforced: use zookeeper or admin, or have the file applied by its owner"
         )
     if not is_patient:
         require_source(settings)
-    with open_target(for_enforcer(settings)) as (target, lease):
+    with open_cluster(for_enforcer(settings)) as (cluster, lease):
         try:
-            yield Edges(target, lease, FreezeSwitch(settings), EnforcementLog(settings))
+            yield Edges(cluster, lease, FreezeSwitch(settings), EnforcementLog(settings))
         finally:
             lease.release()
 
 
 @contextmanager
-def _zookeeper(settings: Settings) -> Iterator[tuple[QuotaTarget, Lease]]:
-    from kquota_spark.enforcement.edges.zookeeper import EnforcementNodes, ZooKeeperLease, ZooKeeperTarget
+def _zookeeper(settings: Settings) -> Iterator[tuple[Cluster, Lease]]:
+    from kquota_spark.enforcement.edges.zookeeper_lease import ZooKeeperLease
+    from kquota_spark.quotas.zookeeper_cluster import ZooKeeperCluster
     from kquota_spark.zookeeper.client import zookeeper_calls
+    from kquota_spark.zookeeper.own_nodes import EnforcementNodes
 
     quotas = settings.quotas
     lease_time, login = settings.enforcement.lease_time, enforcer_zookeeper_login(settings)
     with zookeeper_calls(quotas, session_timeout=lease_time, login=login) as calls:
         nodes = EnforcementNodes.of(settings)
-        yield ZooKeeperTarget(calls, nodes), ZooKeeperLease(calls, nodes)
+        yield ZooKeeperCluster(quotas, calls, own=nodes), ZooKeeperLease(calls, nodes)
 
 
 @contextmanager
-def _admin(settings: Settings) -> Iterator[tuple[QuotaTarget, Lease]]:
-    from kquota_spark.enforcement.edges.admin import AdminTarget, KafkaLease
+def _admin(settings: Settings) -> Iterator[tuple[Cluster, Lease]]:
+    from kquota_spark.enforcement.edges.kafka_lease import KafkaLease
     from kquota_spark.kafka.quota_admin import Named, QuotaAdmin
+    from kquota_spark.quotas.admin_cluster import AdminCluster
 
     kafka = settings.kafka
     timeout_ms = settings.quotas.connect_timeout
@@ -83,7 +86,7 @@ def _admin(settings: Settings) -> Iterator[tuple[QuotaTarget, Lease]]:
     admin = QuotaAdmin(kafka.bootstrap_servers, kafka.options, timeout_ms=timeout_ms, named=named)
     lease = KafkaLease(settings)
     try:
-        yield AdminTarget(admin, lease), lease
+        yield AdminCluster(admin, lease), lease
     finally:
         admin.close()
 
@@ -122,7 +125,7 @@ class Enforcing:
     def with_ledger(self, ledger: Ledger) -> Enforcer:
         """The same enforcer with another log."""
         return Enforcer(
-            self.edges.target,
+            self.edges.cluster,
             ledger,
             self.edges.lease,
             self.edges.switch,

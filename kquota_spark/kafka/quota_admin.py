@@ -68,7 +68,8 @@ class QuotaAdmin:
             raise UserError(f"{named.servers}: {bootstrap_servers!r}, expected host:port,host:port")
         self._servers, self._timeout_ms, self._named = bootstrap_servers, timeout_ms, named
         self._login = properties
-        self._where = f"Kafka {bootstrap_servers}"
+        self.where = f"Kafka {bootstrap_servers}"
+        """The cluster for messages."""
         self._options = {
             "client_id": ADMIN,
             "bootstrap_timeout_ms": timeout_ms,
@@ -112,10 +113,10 @@ class QuotaAdmin:
             if value.key in _KEYS
         ]
 
-    def quota_set(self) -> dict[AnyEntity, dict[AnyKey, float]]:
-        """All quotas by entity; see `describe`."""
+    def quota_set(self, entities: Iterable[AnyEntity] | None = None) -> dict[AnyEntity, dict[AnyKey, float]]:
+        """The quotas by entity; see `describe`."""
         found: dict[AnyEntity, dict[AnyKey, float]] = {}
-        for entity, key, value in self.describe():
+        for entity, key, value in self.describe(entities):
             found.setdefault(entity, {})[key] = value
         return found
 
@@ -150,7 +151,7 @@ class QuotaAdmin:
             raise
         except ValueError as error:
             raise UnreachableError(
-                f"{self._where} did not say what became of {entity}: see the broker's log"
+                f"{self.where} did not say what became of {entity}: see the broker's log"
             ) from error
         if not entry.error_code:
             return None
@@ -178,13 +179,13 @@ class QuotaAdmin:
         if answer.error_code == _CLUSTER_AUTHORIZATION_FAILED:
             # Unreachable, as for brokers: a missing right may come back, and callers continue with earlier quotas.
             raise UnreachableError(
-                f"{self._where} does not let us see the quotas: grant DescribeConfigs on the cluster "
+                f"{self.where} does not let us see the quotas: grant DescribeConfigs on the cluster "
                 f"to the user of {self._named.login}"
             )
         if answer.error_code or answer.entries is None:
             # Null entries come only with an error. Without one they must not count as "no quotas" either.
             raise UnreachableError(
-                f"{self._where} did not describe the quotas: error {answer.error_code} "
+                f"{self.where} did not describe the quotas: error {answer.error_code} "
                 f"({answer.error_message}), see the broker's log"
             )
 
@@ -206,7 +207,7 @@ class QuotaAdmin:
             return refused_login(self._servers, self._login, self._named.login)
         if isinstance(error, IncompatibleBrokerVersion):
             return UserError(
-                f"{self._where} is older than 2.6 and has no calls for quotas: use {self._named.instead}"
+                f"{self.where} is older than 2.6 and has no calls for quotas: use {self._named.instead}"
             )
         if isinstance(error, ValueError):
             return UserError(
@@ -214,7 +215,7 @@ class QuotaAdmin:
             )
         reason = str((heard or [error])[-1]).partition("\n")[0][:200]
         return UnreachableError(
-            f"{self._where} did not answer within {self._timeout_ms / 1_000:g} s: check "
+            f"{self.where} did not answer within {self._timeout_ms / 1_000:g} s: check "
             f"{self._named.servers} and {self._named.login} ({reason})"
         )
 

@@ -1,4 +1,4 @@
-"""The sources of quotas: read once, or followed into the tables.
+"""The quotas of clusters: read, written, followed into the tables, and read back from there.
 
-In reading order: cluster_quotas, zookeeper_quotas, stored, sources, leaders, ledger, watched_sources, watch.
+In reading order: admin_cluster, zookeeper_cluster, stored, sources, leaders, ledger, watched_sources, watch.
 """

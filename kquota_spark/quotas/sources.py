@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 from kquota_spark.config.settings import Quotas, Settings
+from kquota_spark.enforce.ports import Image
 from kquota_spark.errors import UserError
 from kquota_spark.formats.quota_files.quota_file import read_quota_file
-from kquota_spark.formats.znodes.nodes import REQUIRED_ROOTS, name_nodes
+from kquota_spark.formats.znodes.nodes import REQUIRED_ROOTS
 from kquota_spark.kafka.quota_admin import OF_SETTINGS, Named, QuotaAdmin
-from kquota_spark.model.quotas.entities import AnyEntity
 from kquota_spark.model.quotas.quota_callback import LeaderBook
-from kquota_spark.model.quotas.quota_types import AnyKey, QuotaKey
+from kquota_spark.model.quotas.quota_types import QuotaKey
 from kquota_spark.model.quotas.resolve import candidates
-from kquota_spark.model.quotas.rules import BEGINNING_MS, END_MS, QuotaChange, RuleBook, stretches
+from kquota_spark.model.quotas.rules import BEGINNING_MS, END_MS, RuleBook, RuleStretch, stretches
 from kquota_spark.process.listeners import require_listener
 from kquota_spark.quotas.stored import stored_leaders
 from kquota_spark.store.quota_rows import cluster_in, known_through_ms, rules_of_clients, stretch_of
@@ -84,30 +84,16 @@ def from_zookeeper(
     Raises:
         UserError: it does not answer within `connect_timeout`, or does not let us read its quotas.
     """
+    from kquota_spark.quotas.zookeeper_cluster import zookeeper_image
     from kquota_spark.zookeeper.client import require_zookeeper
-    from kquota_spark.zookeeper.mirror import view_of_client, whole_view
 
     require_zookeeper(quotas, named)
-    view = (
-        whole_view(quotas, named=named)
-        if of is None
-        else view_of_client(quotas, of.user, of.client_id, named=named)
-    )
-    where = f"ZooKeeper {quotas.zookeeper_connect}"
+    image = zookeeper_image(quotas, of, named=named)
     for root in REQUIRED_ROOTS:
-        if root in view.unreadable:
+        if root in image.unreadable:
             advice = f"check the chroot of {named} and the rights of its nodes"
-            raise UserError(f"{where}: {view.unreadable[root]}: {advice}")
-    names = name_nodes(view.nodes)
-    found = [
-        (entity, key, value, view.nodes[path].version)
-        for path, entity in names.entities.items()
-        for key, value in view.nodes[path].payload.values.items()
-    ]
-    decoded = {
-        path: node.payload.problem for path, node in view.nodes.items() if node.payload.problem is not None
-    }
-    return _of_now(where, found, {**decoded, **names.problems, **view.unreadable})
+            raise UserError(f"{image.origin}: {image.unreadable[root]}: {advice}")
+    return _of_now(image)
 
 
 def from_admin(
@@ -132,8 +118,8 @@ def from_admin(
     """
     with closing(QuotaAdmin(bootstrap_servers, properties, timeout_ms=timeout_ms, named=named)) as admin:
         require_listener("Kafka", bootstrap_servers, named.servers)
-        found = admin.describe(None if of is None else candidates(*of))
-    return _of_now(f"Kafka {bootstrap_servers}", [(*quota, 0) for quota in found], {})
+        found = admin.quota_set(None if of is None else candidates(*of))
+    return _of_now(Image(admin.where, found))
 
 
 def from_tables(settings: Settings) -> QuotaHistory:
@@ -215,15 +201,15 @@ def require_source(settings: Settings) -> None:
         require_listener("Kafka", settings.kafka.bootstrap_servers, OF_SETTINGS.servers)
 
 
-def _of_now(
-    origin: str, found: Iterable[tuple[AnyEntity, AnyKey, float, int]], problems: Mapping[str, str]
-) -> QuotaHistory:
-    """A history with only the present quotas; `found` has the version of each."""
-    changes = [
-        QuotaChange(entity, key, value, None, BEGINNING_MS, version) for entity, key, value, version in found
+def _of_now(image: Image) -> QuotaHistory:
+    """A history with only the present quotas."""
+    rules = [
+        RuleStretch(entity, values, BEGINNING_MS, None, image.versions.get(entity, 0))
+        for entity, values in image.quotas.items()
     ]
-    shown = tuple(f"{path}: {problem}" for path, problem in sorted(problems.items()))
-    return QuotaHistory(origin, RuleBook(stretches(changes)), has_history=False, problems=shown)
+    problems = {**image.problems, **image.unreadable}
+    shown = tuple(f"{place}: {problem}" for place, problem in sorted(problems.items()))
+    return QuotaHistory(image.origin, RuleBook(rules), has_history=False, problems=shown)
 
 
 def _has_rules(settings: Settings) -> bool:

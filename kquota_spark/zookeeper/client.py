@@ -180,7 +180,8 @@ class ZooKeeperCalls:
         self, client: KazooClient, address: str, within_s: float, named: str = ADDRESS, login: str = LOGIN
     ) -> None:
         self._client, self._address, self._within_s, self._named = client, address, within_s, named
-        self._login = login
+        self.login = login
+        """The setting or option that holds the login, for errors."""
 
     @property
     def session(self) -> int | None:
@@ -271,7 +272,7 @@ class ZooKeeperCalls:
 
     def _no_right(self, right: str, path: str) -> UserError:
         return UserError(
-            f"ZooKeeper {self._address}: no right to {right} {path}: grant it to the user of {self._login}"
+            f"ZooKeeper {self._address}: no right to {right} {path}: grant it to the user of {self.login}"
         )
 
     def _unreachable(self) -> UnreachableError:

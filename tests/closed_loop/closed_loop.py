@@ -18,7 +18,7 @@ from kquota_spark.enforce.in_memory import (
     InMemoryLease,
     InMemoryLeases,
     InMemorySwitch,
-    InMemoryTarget,
+    MemoryCluster,
 )
 from kquota_spark.enforce.ports import Frozen, Written
 from kquota_spark.errors import UserError
@@ -26,8 +26,8 @@ from tests.closed_loop.invariants import (
     PERSON,
     Truth,
     Watch,
+    WatchedCluster,
     WatchedLedger,
-    WatchedTarget,
     turns_of,
 )
 from tests.closed_loop.policies import Look, proposals, quota_of
@@ -40,7 +40,7 @@ from tests.closed_loop.scenario import (
     Traffic,
     draw,
 )
-from tests.closed_loop.troubled_ports import CrashError, Trouble, TroubledLedger, TroubledTarget
+from tests.closed_loop.troubled_ports import CrashError, Trouble, TroubledCluster, TroubledLedger
 
 _DAY_MS = 24 * 60 * MINUTE_MS
 _NAMES = ("first", "second")
@@ -78,7 +78,7 @@ class Trial:
             Truth(mode=scenario.mode),
         )
         default = {"users/<default>": {"producer_byte_rate": "9000000.0"}}
-        self._untouched = InMemoryTarget(InMemoryLeases(), default)
+        self._untouched = MemoryCluster(InMemoryLeases(), default)
         for user, value in scenario.quotas.items():
             if value is not None:
                 self._untouched.set_text(quota_of(user), str(value))
@@ -87,7 +87,7 @@ class Trial:
         self._watch = Watch(scenario, self._truth, self._leases, self._traffic.rate_per_s)
         self._ledger = WatchedLedger(self._watch)
         own = self._leases if scenario.is_fenced else InMemoryLeases()
-        self._cluster = WatchedTarget(own, nodes, self._watch, scenario)
+        self._cluster = WatchedCluster(own, nodes, self._watch, scenario)
         self._late: list[Callable[[], Written]] = []
         self._snapshots: list[tuple[dict[str, float | None], dict[Quota, int]]] = []
         self._batch: list[Proposal] = []
@@ -118,7 +118,7 @@ class Trial:
     def _enforcer(self, name: str) -> Enforcer:
         scenario = self._scenario
         return Enforcer(
-            TroubledTarget(self._cluster, self._ask, self._late.append),
+            TroubledCluster(self._cluster, self._ask, self._late.append),
             TroubledLedger(self._ledger, self._ask),
             InMemoryLease(self._leases, name),
             self._switch,

@@ -13,8 +13,8 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from kquota_spark.enforce.changes import Event, LogEntry, Mode, Quota, StepId
-from kquota_spark.enforce.in_memory import InMemoryLeases, InMemoryLedger, InMemoryTarget, Nodes
-from kquota_spark.enforce.ports import Held, Outcome, Written
+from kquota_spark.enforce.in_memory import InMemoryLeases, InMemoryLedger, MemoryCluster, Nodes
+from kquota_spark.enforce.ports import Change, Held, Outcome, Written
 from tests.closed_loop.policies import KEY, RECKLESS
 from tests.closed_loop.scenario import HOUR_MS, Scenario
 
@@ -181,7 +181,7 @@ def _height(value: float | None) -> float:
     return math.inf if value is None else value
 
 
-class WatchedTarget(InMemoryTarget):
+class WatchedCluster(MemoryCluster):
     """A cluster: whatever comes through its door is seen, when it comes through."""
 
     def __init__(self, leases: InMemoryLeases, nodes: Nodes, watch: Watch, scenario: Scenario) -> None:
@@ -189,21 +189,22 @@ class WatchedTarget(InMemoryTarget):
         self._watch, self._scenario = watch, scenario
 
     def read(self, quotas: Collection[Quota]) -> Mapping[Quota, Held]:
-        """See `ports.QuotaTarget`."""
+        """See `ports.Cluster`."""
         return {quota: self._seen(quota, held) for quota, held in super().read(quotas).items()}
 
-    def write(self, quota: Quota, value: float | None, expected: Held, fencing: int) -> Written:
-        """See `ports.QuotaTarget`."""
-        written = super().write(quota, value, expected, fencing)
-        if written.outcome is Outcome.DONE:
-            self._watch.done(quota, expected.value, value, is_restoring=False)
-        return written
+    def refusal(self, change: Change) -> str | None:
+        """See `ports.Cluster`; it takes fractions, because policies of scenarios do not round."""
+        values = {key: value and math.ceil(value) for key, value in change.values.items()}
+        return super().refusal(replace(change, values=values))
 
-    def put_back(self, quota: Quota, expected: float | None, note: str, fencing: int) -> Written:
-        """See `ports.QuotaTarget`."""
-        written = super().put_back(quota, expected, note, fencing)
+    def write(self, change: Change, expect: Held | None = None, fence: int | None = None) -> Written:
+        """See `ports.Cluster`; only an enforcer writes here."""
+        written = super().write(change, expect, fence)
         if written.outcome is Outcome.DONE:
-            self._watch.done(quota, expected, self.read([quota])[quota].value, is_restoring=True)
+            assert expect is not None
+            quota = change.quota
+            after = self.read([quota])[quota].value
+            self._watch.done(quota, expect.value, after, is_restoring=change.note is not None)
         return written
 
     def _seen(self, quota: Quota, held: Held) -> Held:

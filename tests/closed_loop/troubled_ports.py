@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import Enum
 
 from kquota_spark.enforce.changes import LogEntry, Quota
-from kquota_spark.enforce.ports import Held, Ledger, Outcome, QuotaTarget, Written
+from kquota_spark.enforce.ports import Change, Cluster, Held, Image, Ledger, Outcome, Written
 from kquota_spark.errors import UserError
 
 
@@ -27,7 +27,10 @@ class CrashError(Exception):
 
 
 Ask = Callable[[str], Trouble | None]
-"""What goes wrong with the call of this name: `read`, `write`, `put_back`, or `append` and its last event."""
+"""What goes wrong with the call of this name: `read`, `write`, `put_back`, or `append` and its last event.
+
+`put_back` is a write with a note.
+"""
 Later = Callable[[Callable[[], Written]], None]
 """Takes what is to be done later."""
 
@@ -41,31 +44,37 @@ def _called(ask: Ask, name: str) -> Trouble | None:
     return trouble
 
 
-class TroubledTarget:
-    """A target with troubles."""
+class TroubledCluster:
+    """A cluster with troubles."""
 
-    def __init__(self, target: QuotaTarget, ask: Ask, later: Later) -> None:
-        self._target, self._ask, self._later = target, ask, later
+    def __init__(self, cluster: Cluster, ask: Ask, later: Later) -> None:
+        self._cluster, self._ask, self._later = cluster, ask, later
+
+    @property
+    def origin(self) -> str:
+        """See `ports.Cluster`."""
+        return self._cluster.origin
+
+    def image(self) -> Image:
+        """See `ports.Cluster`."""
+        return self._cluster.image()
 
     def read(self, quotas: Collection[Quota]) -> Mapping[Quota, Held]:
-        """See `ports.QuotaTarget`."""
+        """See `ports.Cluster`."""
         trouble = _called(self._ask, "read")
-        found = self._target.read(quotas)
+        found = self._cluster.read(quotas)
         if trouble is Trouble.CRASH_AFTER:
             raise CrashError("read")
         return found
 
-    def refusal(self, quota: Quota, value: float | None) -> str | None:
-        """See `ports.QuotaTarget`."""
-        return self._target.refusal(quota, value)
+    def refusal(self, change: Change) -> str | None:
+        """See `ports.Cluster`."""
+        return self._cluster.refusal(change)
 
-    def write(self, quota: Quota, value: float | None, expected: Held, fencing: int) -> Written:
-        """See `ports.QuotaTarget`."""
-        return self._write("write", lambda: self._target.write(quota, value, expected, fencing))
-
-    def put_back(self, quota: Quota, expected: float | None, note: str, fencing: int) -> Written:
-        """See `ports.QuotaTarget`."""
-        return self._write("put_back", lambda: self._target.put_back(quota, expected, note, fencing))
+    def write(self, change: Change, expect: Held | None = None, fence: int | None = None) -> Written:
+        """See `ports.Cluster`."""
+        name = "write" if change.note is None else "put_back"
+        return self._write(name, lambda: self._cluster.write(change, expect, fence))
 
     def _write(self, name: str, write: Callable[[], Written]) -> Written:
         trouble = _called(self._ask, name)

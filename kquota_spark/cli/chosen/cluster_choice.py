@@ -20,12 +20,13 @@ from kquota_spark.cli.settings_file import settings_from
 from kquota_spark.cli.text.page import say
 from kquota_spark.config.contexts import Context, contexts_file, load_contexts
 from kquota_spark.config.settings import Quotas, Settings
+from kquota_spark.enforce.ports import Cluster
 from kquota_spark.errors import UserError
 from kquota_spark.formats.text.escape import terminal_text
 from kquota_spark.kafka.client_properties import read_properties
 from kquota_spark.kafka.quota_admin import Named
+from kquota_spark.model.quotas.quota_set import QuotaSet
 from kquota_spark.process.listeners import require_listener, require_ports
-from kquota_spark.quotas.cluster_quotas import ClusterQuotas
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ def add_cluster_options(parser: argparse.ArgumentParser) -> None:
     add_config_option(parser)
 
 
-def chosen_cluster(options: argparse.Namespace) -> AbstractContextManager[ClusterQuotas]:
+def chosen_cluster(options: argparse.Namespace) -> AbstractContextManager[Cluster]:
     """A connection to the cluster that the options of `add_cluster_options` choose; it is closed after the block.
 
     Raises:
@@ -67,23 +68,35 @@ def chosen_cluster(options: argparse.Namespace) -> AbstractContextManager[Cluste
     return opened_cluster(chosen_address(options))
 
 
-def opened_cluster(address: ClusterAddress) -> AbstractContextManager[ClusterQuotas]:
-    """A connection to a cluster. ZooKeeper nodes that cannot be read as quotas are reported on standard error.
+def opened_cluster(address: ClusterAddress) -> AbstractContextManager[Cluster]:
+    """A connection to a cluster.
 
     Raises:
         UserError: the address is invalid, or nothing answers there.
     """
     if address.bootstrap_servers:
-        from kquota_spark.quotas.cluster_quotas import admin_quotas
+        from kquota_spark.quotas.admin_cluster import admin_cluster
 
         servers, timeout_ms = address.bootstrap_servers, address.quotas.connect_timeout
         require_listener("Kafka", servers, address.named.servers)
-        return admin_quotas(servers, address.properties, timeout_ms=timeout_ms, named=address.named)
-    from kquota_spark.quotas.zookeeper_quotas import zookeeper_quotas
+        return admin_cluster(servers, address.properties, timeout_ms=timeout_ms, named=address.named)
+    from kquota_spark.quotas.zookeeper_cluster import zookeeper_cluster
     from kquota_spark.zookeeper.client import require_zookeeper
 
     require_zookeeper(address.quotas, address.named.servers)
-    return zookeeper_quotas(address.quotas, named=address.named, on_problem=_note)
+    return zookeeper_cluster(address.quotas, named=address.named)
+
+
+def quotas_of(cluster: Cluster) -> QuotaSet:
+    """All quotas of a cluster now. Content that brokers do not read as quotas is reported on standard error.
+
+    Raises:
+        UserError: the cluster does not answer, or does not let us read all of it.
+    """
+    image = cluster.image()
+    for place, problem in sorted(image.problems.items()):
+        say(f"kquota: note: {terminal_text(f'{place}: {problem}')}", sys.stderr)
+    return image.quotas
 
 
 def named_clusters(options: argparse.Namespace) -> list[str]:
@@ -288,7 +301,3 @@ def _require(is_given: bool, address: str) -> None:
             f"which cluster: the settings do not say {address}, and none is guessed: set it, or give "
             "--zookeeper, --bootstrap-server or --context"
         )
-
-
-def _note(problem: str) -> None:
-    say(f"kquota: note: {terminal_text(problem)}", sys.stderr)

@@ -138,7 +138,7 @@ def run_set(options: argparse.Namespace) -> int:
         _require_short(until_ms - time_ms, run)
         wanted = Proposal(
             quota=quota,
-            before=run.edges.target.read([quota])[quota].value,
+            before=run.edges.cluster.read([quota])[quota].value,
             after=value,
             policy=POLICY,
             reason=reason,

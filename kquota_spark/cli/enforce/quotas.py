@@ -197,7 +197,7 @@ def run_enable(options: argparse.Namespace) -> int:
     with _edges(settings) as edges:
         if not options.yes:
             meant = _lifted(edges, scope)
-            held = edges.target.read(list(meant)) if meant else {}
+            held = edges.cluster.read(list(meant)) if meant else {}
             values = {quota: held[quota].value for quota in meant}
             lines = planned_restoring(meant.values(), values)
             return _show("enable", lines, options.output, _nothing_changed(lines, "nothing is lifted"))
@@ -269,7 +269,7 @@ def _lifter(settings: Settings, edges: Edges, command: str) -> Lifter:
     """A lifter that holds the lease. It has read back the unconfirmed writes of earlier runs."""
     from kquota_spark.enforcement.assembly import taken_lease
 
-    lifter = Lifter(edges.target, edges.ledger, taken_lease(settings, edges.lease, command), login_name())
+    lifter = Lifter(edges.cluster, edges.ledger, taken_lease(settings, edges.lease, command), login_name())
     lifter.settle(now_ms())
     return lifter
 

@@ -16,6 +16,7 @@ from kquota_spark.cli.chosen.cluster_choice import (
     add_cluster_options,
     chosen_cluster,
     cluster_words,
+    quotas_of,
     settings_beside,
 )
 from kquota_spark.cli.exit_codes import ERROR, NOT_AGREED, NOTHING, REFUSED_THERE
@@ -128,7 +129,7 @@ def run_import(options: argparse.Namespace) -> int:
             "kquota lift, to remove some kquota alter --delete, to remove all --allow-empty"
         )
     with chosen_cluster(options) as cluster:
-        before = cluster.read()
+        before = quotas_of(cluster)
         try:
             wanted = in_spelling_of(wanted, before)
         except ValueError as error:
@@ -190,7 +191,7 @@ def run_export(options: argparse.Namespace) -> int:
         origin, quotas, *_ = _of_tables(options)
     else:
         with chosen_cluster(options) as cluster:
-            origin, quotas = cluster.origin, cluster.read()
+            origin, quotas = cluster.origin, quotas_of(cluster)
     if options.partial:
         quotas = _sayable(form, quotas)
     text = _written(form, quotas, is_partial=options.partial)

@@ -15,6 +15,7 @@ from kquota_spark.cli.chosen.cluster_choice import (
     address_of_context,
     of_brokers,
     opened_cluster,
+    quotas_of,
     settings_of_context,
 )
 from kquota_spark.cli.chosen.entity_options import require_name
@@ -32,6 +33,7 @@ from kquota_spark.cli.text.page import say
 from kquota_spark.cli.text.render import FORMATS, Format, Report, Shown, show
 from kquota_spark.config.contexts import contexts_file, load_contexts
 from kquota_spark.config.settings import Quotas, Settings
+from kquota_spark.enforce.ports import Cluster
 from kquota_spark.errors import UserError
 from kquota_spark.formats.exchange.kfk import as_line
 from kquota_spark.formats.quota_files.quota_file import finite_number
@@ -44,7 +46,6 @@ from kquota_spark.model.quotas.ip_quotas import in_spelling_of
 from kquota_spark.model.quotas.quota_set import QuotaEdit, QuotaSet
 from kquota_spark.model.quotas.quota_types import AnyKey, IpQuotaKey, QuotaKey
 from kquota_spark.process.clock import now_ms
-from kquota_spark.quotas.cluster_quotas import ClusterQuotas
 
 COMMANDS = {
     "kfk": (
@@ -131,7 +132,7 @@ def run_query(options: argparse.Namespace) -> int:
         note = f"{', '.join(ignored)} not looked at; a pair is --user-clients USER=CLIENT"
         say(f"kquota: note: {note}", sys.stderr)
     with opened_cluster(_address(options)) as cluster:
-        quotas, origin = cluster.read(), cluster.origin
+        quotas, origin = quotas_of(cluster), cluster.origin
     entities = selection.found_in(quotas)
     if options.output is None:
         _print_array(quotas, entities)
@@ -154,7 +155,7 @@ def run_create(options: argparse.Namespace) -> int:
     with opened_cluster(_address(options)) as cluster:
         held = held_steps(_settings(options), [entity])
         is_read = options.output or held or isinstance(entity, IpEntity) or _shows_undo(options)
-        quotas = cluster.read() if is_read else {}
+        quotas = quotas_of(cluster) if is_read else {}
         # If the cluster has the address in another spelling, alter that entry: a second one would overwrite the first.
         [entity] = in_spelling_of({entity: {}}, quotas)
         before = quotas.get(entity, {})
@@ -186,7 +187,7 @@ def run_delete(options: argparse.Namespace) -> int:
         is_of_ip = any(isinstance(entity, IpEntity) for entity in entities)
         held = held_steps(_settings(options), entities)
         is_read = options.all or options.dry_run or is_of_ip or held or _shows_undo(options)
-        found = cluster.read() if is_read else {}
+        found = quotas_of(cluster) if is_read else {}
         entities = list(in_spelling_of({entity: {} for entity in entities}, found))
         going: QuotaSet = {
             entity: {key: value for key, value in found.get(entity, {}).items() if options.all or key in keys}
@@ -245,7 +246,7 @@ def _where(options: argparse.Namespace) -> list[str] | None:
 
 
 def _carried_out(
-    cluster: ClusterQuotas,
+    cluster: Cluster,
     edits: Sequence[QuotaEdit],
     command: str,
     notes: Sequence[str],

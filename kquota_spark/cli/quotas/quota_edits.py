@@ -20,11 +20,11 @@ from kquota_spark.cli.options import add_form_option
 from kquota_spark.cli.quotas.undo import prepared_undo
 from kquota_spark.cli.text.page import Page, say
 from kquota_spark.cli.text.render import Colour, Format, Report, Row, Shown, show, table_report
+from kquota_spark.enforce.ports import Change, Cluster, Outcome
 from kquota_spark.errors import UserError
 from kquota_spark.formats.text.escape import entity_text, terminal_text
 from kquota_spark.model.quotas.entities import AnyEntity
 from kquota_spark.model.quotas.quota_set import QuotaEdit, QuotaSet
-from kquota_spark.quotas.cluster_quotas import ClusterQuotas
 
 _COLUMNS = ("entity", "key", "before", "after", "change", "status", "detail")
 _PROGRESS_EVERY_S = 2.0
@@ -87,7 +87,7 @@ def choices_of(options: argparse.Namespace) -> EditChoices:
 
 
 def carry_out(
-    cluster: ClusterQuotas,
+    cluster: Cluster,
     edits: Sequence[QuotaEdit],
     choices: EditChoices,
     *,
@@ -131,7 +131,7 @@ def carry_out(
 
 
 def undoable_edits(
-    cluster: ClusterQuotas,
+    cluster: Cluster,
     edits: Sequence[QuotaEdit],
     before: QuotaSet,
     where: Sequence[str] | None,
@@ -190,7 +190,7 @@ def _is_agreed(question: str) -> bool:
 
 
 def apply_edits(
-    cluster: ClusterQuotas, edits: Iterable[QuotaEdit], *, validate_only: bool = False
+    cluster: Cluster, edits: Iterable[QuotaEdit], *, validate_only: bool = False
 ) -> list[EntityResult]:
     """Apply edits in place, one request per entity.
 
@@ -204,7 +204,6 @@ def apply_edits(
         validate_only: only ask whether the cluster would take them.
     """
     waiting = list(_by_entity(edits))
-    done = Status.ACCEPTED if validate_only else Status.APPLIED
     results: list[EntityResult] = []
     told_s = time.monotonic()
     failed = has_refused_value = False
@@ -213,23 +212,32 @@ def apply_edits(
         if failed or (has_refused_value and not has_value):
             results.append(EntityResult(entity, of_one, Status.NOT_TRIED))
             continue
-        try:
-            refusal = cluster.alter(
-                entity, {edit.key: edit.after for edit in of_one}, validate_only=validate_only
-            )
-        except (UserError, KeyboardInterrupt) as error:
-            unknown = "" if validate_only else f"; whether {entity} was altered is not known"
-            words = str(error) or f"interrupted{unknown}"
-            results.append(EntityResult(entity, of_one, Status.FAILED, words))
-            failed = True
-            continue
-        has_refused_value |= has_value and refusal is not None
-        status = done if refusal is None else Status.REFUSED
-        results.append(EntityResult(entity, of_one, status, refusal or ""))
+        status, words = _applied(cluster, entity, of_one, validate_only=validate_only)
+        results.append(EntityResult(entity, of_one, status, words))
+        failed = status is Status.FAILED
+        has_refused_value |= has_value and status is Status.REFUSED
         if time.monotonic() - told_s > _PROGRESS_EVERY_S and sys.stderr.isatty():
             say(f"{len(results):,} of {len(waiting):,} entities", sys.stderr)
             told_s = time.monotonic()
     return results
+
+
+def _applied(
+    cluster: Cluster, entity: AnyEntity, edits: Sequence[QuotaEdit], *, validate_only: bool
+) -> tuple[Status, str]:
+    """The outcome of the edits of one entity, and the message of the cluster; after `FAILED` they may be applied."""
+    change = Change(entity, {edit.key: edit.after for edit in edits})
+    try:
+        if validate_only:
+            refusal = cluster.refusal(change)
+            return (Status.ACCEPTED, "") if refusal is None else (Status.REFUSED, refusal)
+        outcome, detail = cluster.write(change)
+    except (UserError, KeyboardInterrupt) as error:
+        unknown = "" if validate_only else f"; whether {entity} was altered is not known"
+        return Status.FAILED, str(error) or f"interrupted{unknown}"
+    if outcome is Outcome.DONE:
+        return Status.APPLIED, ""
+    return (Status.FAILED if outcome is Outcome.UNKNOWN else Status.REFUSED), detail
 
 
 def exit_code(results: Iterable[EntityResult]) -> int:

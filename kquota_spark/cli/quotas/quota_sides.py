@@ -12,6 +12,7 @@ from kquota_spark.cli.chosen.cluster_choice import (
     chosen_cluster,
     named_clusters,
     opened_cluster,
+    quotas_of,
 )
 from kquota_spark.cli.options import settings_of
 from kquota_spark.config.settings import Settings
@@ -59,7 +60,7 @@ def named_side(text: str) -> Side:
     except UserError as error:
         raise UserError(f"{text}: no such file, and {error}") from error
     with opened_cluster(address) as cluster:
-        return Side(cluster.origin, cluster.read())
+        return Side(cluster.origin, quotas_of(cluster))
 
 
 def _file_side(file: str) -> Side:
@@ -87,7 +88,7 @@ def chosen_side(options: argparse.Namespace) -> Side:
         raise UserError("--at: a running cluster has only the quotas of now: leave one of them out")
     if clusters or (options.tables is None and options.at is None):
         with chosen_cluster(options) as cluster:
-            return Side(cluster.origin, cluster.read())
+            return Side(cluster.origin, quotas_of(cluster))
     at_ms = now_ms() if options.at is None else options.at.time_ms
     side = stored_side(settings_of(options, "tables"), at_ms)
     return side if options.at is None else side._replace(origin=f"{side.origin} as of {iso_time(at_ms)}")

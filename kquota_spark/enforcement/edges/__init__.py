@@ -1,4 +1,4 @@
-"""The real implementations of the ports of `enforce.ports`: targets, leases, the log and the switch.
+"""The real implementations of the ports of `enforce.ports`: leases, the log and the switch. Clusters are in `quotas`.
 
-In reading order: admin, zookeeper, freeze_switch, log.
+In reading order: kafka_lease, zookeeper_lease, freeze_switch, log.
 """

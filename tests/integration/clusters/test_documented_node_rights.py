@@ -13,6 +13,7 @@ from kquota_spark.config.rules import Duration
 from kquota_spark.config.settings import Enforcement, Quotas, Settings, ZooKeeperLogin
 from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.enforce.changes import Quota
+from kquota_spark.enforce.ports import Change, Held
 from kquota_spark.enforcement.assembly import enforcement_edges
 from kquota_spark.errors import UserError
 from kquota_spark.model.quotas.entities import Entity
@@ -89,12 +90,13 @@ def enforce(settings: Settings) -> None:
     with enforcement_edges(settings) as edges:
         fencing = edges.lease.acquire()
         assert fencing is not None
-        held = edges.target.read([QUOTA])[QUOTA]
-        written = edges.target.write(QUOTA, 5e6, held, fencing)
+        held = edges.cluster.read([QUOTA])[QUOTA]
+        written = edges.cluster.write(Change.of(QUOTA, 5e6), held, fencing)
         if written.detail:
             raise UserError(written.detail)
         assert held.note is not None
-        assert edges.target.put_back(QUOTA, 5e6, held.note, fencing).detail == ""
+        back = Change.of(QUOTA, held.value, held.note)
+        assert edges.cluster.write(back, Held(5e6, None), fencing).detail == ""
 
 
 def said(settings: Settings, user: str) -> str:

@@ -15,6 +15,7 @@ from kquota_spark.config.settings import Enforcement, Kafka, Quotas, Settings, S
 from kquota_spark.embedded.admin import create_topics
 from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.enforce.changes import Quota
+from kquota_spark.enforce.ports import Change, Held
 from kquota_spark.enforcement.assembly import enforcement_edges
 from kquota_spark.errors import UserError
 from kquota_spark.gateway.publisher import DecisionPublisher
@@ -93,12 +94,13 @@ def enforce(settings: Settings) -> str:
         fencing = edges.lease.acquire()
         if fencing is None:
             return "somebody else has the lease"
-        held = edges.target.read([QUOTA])[QUOTA]
-        written = edges.target.write(QUOTA, 5e6, held, fencing)
+        held = edges.cluster.read([QUOTA])[QUOTA]
+        written = edges.cluster.write(Change.of(QUOTA, 5e6), held, fencing)
         if written.detail:
             return written.detail
         assert held.note is not None
-        assert edges.target.put_back(QUOTA, 5e6, held.note, fencing).detail == ""
+        back = Change.of(QUOTA, held.value, held.note)
+        assert edges.cluster.write(back, Held(5e6, None), fencing).detail == ""
     with DecisionPublisher(for_enforcer(settings)) as publisher:
         publisher.publish([], now_ms())
     return ""

@@ -12,7 +12,7 @@ from kquota_spark.config.settings import Enforcement, Kafka, Quotas, Settings
 from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.embedded.readiness import connected
 from kquota_spark.enforce.changes import Quota
-from kquota_spark.enforce.ports import Outcome
+from kquota_spark.enforce.ports import Change, Held, Outcome
 from kquota_spark.enforcement.assembly import enforcement_edges
 from kquota_spark.kafka.quota_admin import QuotaAdmin
 from kquota_spark.model.quotas.entities import DEFAULT, Entity
@@ -70,11 +70,11 @@ def test_a_broker_enforces_what_is_written_and_the_login_stays(cluster: Cluster,
         assert fencing is not None
         notes = []
         for quota, value in CHANGES:
-            held = edges.target.read([quota])[quota]
+            held = edges.cluster.read([quota])[quota]
             assert held.note is not None
             assert PASSWORD not in held.note and "stored_key" not in held.note
             notes.append(held.note)
-            assert edges.target.write(quota, value, held, fencing).outcome is Outcome.DONE
+            assert edges.cluster.write(Change.of(quota, value), held, fencing).outcome is Outcome.DONE
 
         def described() -> dict[Quota, float]:
             return {Quota(entity, key): value for entity, key, value in admin.describe()}  # type: ignore[arg-type]
@@ -83,7 +83,8 @@ def test_a_broker_enforces_what_is_written_and_the_login_stays(cluster: Cluster,
         assert wait_for(lambda: described() == wanted, within_s=60)
         assert can_log_in(cluster)
         for (quota, value), note in zip(CHANGES, notes, strict=True):
-            assert edges.target.put_back(quota, value, note, fencing).outcome is Outcome.DONE
+            back = Change.of(quota, None, note)
+            assert edges.cluster.write(back, Held(value, None), fencing).outcome is Outcome.DONE
         assert config_tree(client) == before
         assert wait_for(lambda: described() == {Quota(Entity("scrammed"), PERCENT): 40.0}, within_s=60)
     admin.close()

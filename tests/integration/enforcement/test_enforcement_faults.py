@@ -12,12 +12,13 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.embedded.readiness import connected
 from kquota_spark.enforce.changes import Quota
-from kquota_spark.enforce.ports import Outcome
+from kquota_spark.enforce.ports import Change, Outcome
 from kquota_spark.enforcement.assembly import Edges
-from kquota_spark.enforcement.edges.zookeeper import EnforcementNodes, ZooKeeperTarget
 from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.quota_types import QuotaKey
+from kquota_spark.quotas.zookeeper_cluster import ZooKeeperCluster
 from kquota_spark.zookeeper.client import ZooKeeperCalls
+from kquota_spark.zookeeper.own_nodes import EnforcementNodes
 from tests.support.clusters.outages import pause, resume
 from tests.support.clusters.paused_enforcer import LATE, NEXT, VALUE, taken_over_while_stopped
 
@@ -37,7 +38,7 @@ def test_a_holder_that_was_stopped_writes_nothing(
     )
     first, second, outcome = taken_over_while_stopped(config, edges)
     assert (first + 1, outcome) == (second, "FENCED")
-    found = edges.target.read([NEXT, LATE])
+    found = edges.cluster.read([NEXT, LATE])
     assert (found[NEXT].value, found[LATE].value) == (VALUE, None)
     assert len(client.get_children("/config/changes")) == 1, "nothing of the first one arrived"
 
@@ -52,20 +53,20 @@ def test_a_change_whose_answer_is_lost_was_done_as_a_whole_or_not_at_all(
             return super().commit(transaction)
 
     nodes = EnforcementNodes.of(enforced)
-    found, fencing = edges.target.read([QUOTA])[QUOTA], edges.lease.acquire()
+    found, fencing = edges.cluster.read([QUOTA])[QUOTA], edges.lease.acquire()
     assert fencing is not None
     with connected(enforced.quotas.zookeeper_connect) as cut:
-        target = ZooKeeperTarget(CutCalls(cut, "it", 60), nodes)
+        cluster = ZooKeeperCluster(enforced.quotas, CutCalls(cut, "it", 60), own=nodes)
         try:
-            written = target.write(QUOTA, 5e6, found, fencing)
+            written = cluster.write(Change.of(QUOTA, 5e6), found, fencing)
         finally:
             resume(zookeeper, "zookeeper")
     assert written.outcome is Outcome.UNKNOWN
     # It may have been done or not, but as a whole, and who writes on the grounds of before is told.
     fencing = edges.lease.acquire()
     assert fencing is not None
-    again = edges.target.write(QUOTA, 6e6, found, fencing).outcome
-    now = edges.target.read([QUOTA])[QUOTA].value
+    again = edges.cluster.write(Change.of(QUOTA, 6e6), found, fencing).outcome
+    now = edges.cluster.read([QUOTA])[QUOTA].value
     assert (again, now) in [(Outcome.DONE, 6e6), (Outcome.CHANGED, 5e6)]
     assert len(client.retry(client.get_children, "/config/changes")) == 1, (
         "brokers were told of what was done"

@@ -16,10 +16,10 @@ from kquota_spark.config.settings import Enforcement, Settings
 from kquota_spark.embedded.admin import create_topics
 from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.enforce.changes import Quota
-from kquota_spark.enforce.ports import Frozen, Lease, Outcome
+from kquota_spark.enforce.ports import Change, Frozen, Lease, Outcome
 from kquota_spark.enforcement.assembly import Edges, enforcement_edges
-from kquota_spark.enforcement.edges.admin import AdminTarget, KafkaLease
 from kquota_spark.enforcement.edges.freeze_switch import FreezeSwitch
+from kquota_spark.enforcement.edges.kafka_lease import KafkaLease
 from kquota_spark.enforcement.job import Looks
 from kquota_spark.errors import UserError
 from kquota_spark.kafka.lease_topic import LeaseTopic
@@ -28,15 +28,10 @@ from kquota_spark.model.quotas.entities import DEFAULT, AnyEntity, Entity
 from kquota_spark.model.quotas.quota_types import QuotaKey
 from kquota_spark.process.clock import now_ms
 from kquota_spark.process.processes import wait_for
+from kquota_spark.quotas.admin_cluster import AdminCluster
 from tests.support.clusters.outages import pause, resume
 from tests.support.clusters.paused_enforcer import LATE, NEXT, VALUE, taken_over_while_stopped
-from tests.support.clusters.scram_users import credentials, set_credential
-from tests.support.enforcement.enforcement_ports_contract import (
-    LEASE_CLAIMS,
-    TARGET_CLAIMS,
-    TargetUnderTest,
-    fencing_of,
-)
+from tests.support.enforcement.enforcement_ports_contract import LEASE_CLAIMS, fencing_of
 
 LEASE_S = 30
 """No pause of a busy machine ends it."""
@@ -71,41 +66,6 @@ def settings(
 def edges(settings: Settings) -> Iterator[Edges]:
     with enforcement_edges(settings) as opened:
         yield opened
-
-
-class KraftUnderTest(TargetUnderTest):
-    """A KRaft cluster; others edit it by the Admin API as well."""
-
-    def __init__(self, edges: Edges, cluster: Cluster, admin: QuotaAdmin) -> None:
-        self.target, self._lease, self._admin = edges.target, edges.lease, admin
-        self._cluster = cluster
-        self.fencing = fencing_of(edges.lease)
-
-    def edit(self, quota: Quota, value: float | None) -> None:
-        assert self._admin.alter(quota.entity, {quota.key.value: value}) is None
-        # A broker follows its controller some milliseconds behind.
-        assert wait_for(lambda: self.target.read([quota])[quota].value == value, within_s=60)
-
-    def add_credential(self, user: str) -> None:
-        set_credential(self._cluster, user, "canary")
-
-    def credentials_of(self, user: str) -> object:
-        return credentials(self._cluster, user)
-
-    def all_of(self, entity: Entity) -> object:
-        return self._admin.describe([entity])
-
-    def lose_lease(self) -> None:
-        self._lease.release()
-        fencing_of(self._lease)
-
-
-def test_the_contract_of_targets(edges: Edges, cluster: Cluster) -> None:
-    admin = QuotaAdmin(cluster.bootstrap_servers, {}, timeout_ms=60_000)
-    with closing(admin):
-        under_test = KraftUnderTest(edges, cluster, admin)
-        for claim in TARGET_CLAIMS:
-            claim(under_test, claim.__name__)
 
 
 @pytest.mark.parametrize("claim", LEASE_CLAIMS)
@@ -156,14 +116,14 @@ def test_a_holder_that_was_stopped_writes_nothing(cluster: Cluster, tmp_path: Pa
         first, second, outcome = taken_over_while_stopped(config, edges)
         assert second > first
         assert outcome == "FENCED"
-        found = edges.target.read([NEXT, LATE])
+        found = edges.cluster.read([NEXT, LATE])
         assert (found[NEXT].value, found[LATE].value) == (VALUE, None)
         assert edges.lease.is_held(second)
 
 
 def test_a_broker_says_beforehand_what_it_would_refuse(edges: Edges) -> None:
     quota = Quota(Entity(DEFAULT, DEFAULT), QuotaKey.PRODUCER_BYTE_RATE)
-    refusals = [edges.target.refusal(quota, value) for value in (5.0, None, 0.0, -1.0, 1.5)]
+    refusals = [edges.cluster.refusal(Change.of(quota, value)) for value in (5.0, None, 0.0, -1.0, 1.5)]
     assert refusals == [
         None,
         None,
@@ -171,10 +131,10 @@ def test_a_broker_says_beforehand_what_it_would_refuse(edges: Edges) -> None:
         "Quota producer_byte_rate must be greater than 0",
         "producer_byte_rate cannot be a fractional value.",
     ]
-    held, fencing = edges.target.read([quota])[quota], fencing_of(edges.lease)
-    written = edges.target.write(quota, 1.5, held, fencing)
+    held, fencing = edges.cluster.read([quota])[quota], fencing_of(edges.lease)
+    written = edges.cluster.write(Change.of(quota, 1.5), held, fencing)
     assert written == (Outcome.REFUSED, "producer_byte_rate cannot be a fractional value.")
-    assert held.value is None and edges.target.read([quota])[quota] == held
+    assert held.value is None and edges.cluster.read([quota])[quota] == held
 
 
 class CutAdmin(QuotaAdmin):
@@ -207,16 +167,19 @@ def test_a_lost_answer_is_unknown_and_the_cluster_tells_what_became_of_it(
     lease = KafkaLease(settings)
     with closing(CutAdmin(cluster.bootstrap_servers, {}, timeout_ms=60_000)) as admin:
         admin.cluster = cluster
-        target = AdminTarget(admin, lease)
-        held, fencing = target.read([quota])[quota], fencing_of(lease)
+        reached = AdminCluster(admin, lease)
+        held, fencing = reached.read([quota])[quota], fencing_of(lease)
         try:
-            written = target.write(quota, 5e6, held, fencing)
+            written = reached.write(Change.of(quota, 5e6), held, fencing)
         finally:
             resume(cluster, 1)
         assert written.outcome is Outcome.UNKNOWN
         assert written.detail.startswith(f"Kafka {cluster.bootstrap_servers} did not answer within 1 s")
-        assert wait_for(lambda: edges.target.read([quota])[quota].value == 5e6, within_s=60)
-        assert target.write(quota, 6e6, held, fencing).outcome in (Outcome.CHANGED, Outcome.FENCED)
+        assert wait_for(lambda: edges.cluster.read([quota])[quota].value == 5e6, within_s=60)
+        assert reached.write(Change.of(quota, 6e6), held, fencing).outcome in (
+            Outcome.CHANGED,
+            Outcome.FENCED,
+        )
         lease.release()
 
 

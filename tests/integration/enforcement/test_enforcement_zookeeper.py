@@ -17,7 +17,7 @@ from kquota_spark.config.rules import Duration
 from kquota_spark.config.settings import Enforcement, Quotas, Settings
 from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.enforce.changes import Quota
-from kquota_spark.enforce.ports import Held, Lease, Outcome
+from kquota_spark.enforce.ports import Change, Held, Lease, Outcome
 from kquota_spark.enforcement.assembly import Edges, enforcement_edges
 from kquota_spark.errors import UserError
 from kquota_spark.formats.znodes.writes import EMPTY_NODE
@@ -25,67 +25,31 @@ from kquota_spark.model.quotas.entities import DEFAULT, Entity
 from kquota_spark.model.quotas.quota_types import QuotaKey
 from kquota_spark.process.clock import now_ms
 from tests.support.clusters.config_tree import config_tree
-from tests.support.clusters.quota_nodes import payload, put
-from tests.support.clusters.zookeeper_edits import remove_quota, set_quota
-from tests.support.enforcement.enforcement_ports_contract import (
-    LEASE_CLAIMS,
-    TARGET_CLAIMS,
-    TargetUnderTest,
-    fencing_of,
-)
+from tests.support.clusters.quota_nodes import put
+from tests.support.enforcement.enforcement_ports_contract import LEASE_CLAIMS, fencing_of
 
 PRODUCER, CONSUMER = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 PERCENT = QuotaKey.REQUEST_PERCENTAGE
-SCRAM = "salt=c2FsdA==,stored_key=a/b+c==,server_key=d,iterations=4096"
 ALICE = Entity("alice")
 
 
-class ZooKeeperUnderTest(TargetUnderTest):
-    """A chroot of the test's ZooKeeper; others edit it as administrators do."""
-
-    def __init__(self, edges: Edges, client: KazooClient, address: str) -> None:
-        self.target, self._lease, self._client, self._address = edges.target, edges.lease, client, address
-        self.fencing = fencing_of(edges.lease)
-
-    def edit(self, quota: Quota, value: float | None) -> None:
-        names = {"user": quota.entity.user, "client_id": quota.entity.client_id}
-        if value is None:
-            remove_quota(self._address, quota.key.value, **names)
-        else:
-            set_quota(self._address, **names, **{quota.key.value: int(value)})  # type: ignore[arg-type]
-
-    def add_credential(self, user: str) -> None:
-        put(self._client, str(Entity(user)), payload(**{"SCRAM-SHA-256": SCRAM}).replace(b" ", b""))
-
-    def credentials_of(self, user: str) -> object:
-        data = self._client.get(f"/config/{Entity(user)}")[0]
-        return SCRAM.encode() in data
-
-    def all_of(self, entity: Entity) -> object:
-        return config_tree(self._client, f"/config/{entity}")
-
-    def lose_lease(self) -> None:
-        self._lease.release()
-        fencing_of(self._lease)
-
-
 def held(edges: Edges, quota: Quota) -> Held:
-    return edges.target.read([quota])[quota]
+    return edges.cluster.read([quota])[quota]
 
 
 def changed(edges: Edges, quota: Quota, value: float | None, fencing: int) -> str:
     """Write a quota; the note for putting it back."""
     found = held(edges, quota)
     assert found.note is not None
-    assert edges.target.write(quota, value, found, fencing).outcome is Outcome.DONE
+    assert edges.cluster.write(Change.of(quota, value), found, fencing).outcome is Outcome.DONE
     assert held(edges, quota).value == value
     return found.note
 
 
-def test_the_contract_of_targets(edges: Edges, client: KazooClient, enforced: Settings) -> None:
-    cluster = ZooKeeperUnderTest(edges, client, enforced.quotas.zookeeper_connect)
-    for claim in TARGET_CLAIMS:
-        claim(cluster, claim.__name__)
+def put_back(edges: Edges, quota: Quota, value: float | None, note: str, fencing: int) -> None:
+    """Restore the state of a note, over this value."""
+    written = edges.cluster.write(Change.of(quota, None, note), Held(value, None), fencing)
+    assert written.outcome is Outcome.DONE
 
 
 @pytest.mark.parametrize("claim", LEASE_CLAIMS)
@@ -162,7 +126,7 @@ def test_put_back(
     for _ in range(2):  # the second time nothing of the first one may be in the way
         note = changed(edges, quota, value, fencing)
         assert config_tree(client) != before
-        assert edges.target.put_back(quota, value, note, fencing).outcome is Outcome.DONE
+        put_back(edges, quota, value, note, fencing)
         assert config_tree(client) == before
     assert len(client.get_children("/config/changes")) == 4, "brokers were told of each change"
 
@@ -181,7 +145,7 @@ def test_changes_of_one_user_are_put_back_in_any_order(edges: Edges, client: Kaz
     for order in itertools.permutations(TOGETHER):
         notes = {quota: changed(edges, quota, 5e6, fencing) for quota in TOGETHER}
         for quota in order:
-            assert edges.target.put_back(quota, 5e6, notes[quota], fencing).outcome is Outcome.DONE
+            put_back(edges, quota, 5e6, notes[quota], fencing)
         assert config_tree(client) == before, order
 
 
@@ -211,7 +175,7 @@ def test_left_alone(path: str, data: bytes, problem: str, edges: Edges, client: 
     found = held(edges, Quota(ALICE, CONSUMER))
     assert found.note is None
     assert problem in found.problem and "canary" not in found.problem
-    written = edges.target.write(Quota(ALICE, CONSUMER), 5e6, found, fencing_of(edges.lease))
+    written = edges.cluster.write(Change.of(Quota(ALICE, CONSUMER), 5e6), found, fencing_of(edges.lease))
     assert (written.outcome, config_tree(client)) == (Outcome.REFUSED, before)
 
 
@@ -229,13 +193,15 @@ def test_a_cluster_that_moves_to_kraft_is_left_alone(edges: Edges, client: Kazoo
 
 
 def test_a_value_that_brokers_would_not_read_is_refused_before(edges: Edges) -> None:
-    refusal = edges.target.refusal
-    assert refusal(Quota(ALICE, PRODUCER), 1.5) == (
+    def refusal(key: QuotaKey, value: float | None) -> str | None:
+        return edges.cluster.refusal(Change.of(Quota(ALICE, key), value))
+
+    assert refusal(PRODUCER, 1.5) == (
         "users/alice: producer_byte_rate 1.5, expected a whole number of 64 bits"
     )
-    assert refusal(Quota(ALICE, PRODUCER), 0) == "Quota producer_byte_rate must be greater than 0"
-    assert refusal(Quota(ALICE, PERCENT), 1.5) is None
-    assert refusal(Quota(ALICE, PRODUCER), None) is None
+    assert refusal(PRODUCER, 0) == "Quota producer_byte_rate must be greater than 0"
+    assert refusal(PERCENT, 1.5) is None
+    assert refusal(PRODUCER, None) is None
 
 
 def test_nodes_that_anybody_may_write_are_made_only_if_asked_for(
@@ -265,4 +231,4 @@ def test_without_an_answer_or_a_target_it_is_one_line(tmp_path: Path, zookeeper:
         quotas = Quotas(zookeeper_connect=address, connect_timeout=Duration(within_ms))
         settings = Settings(tables=str(tmp_path), quotas=quotas)
         with pytest.raises(UserError, match=problem), enforcement_edges(settings) as edges:
-            edges.target.read([Quota(ALICE, PRODUCER)])
+            edges.cluster.read([Quota(ALICE, PRODUCER)])

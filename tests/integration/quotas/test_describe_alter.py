@@ -22,6 +22,7 @@ from kquota_spark.model.quotas.quota_set import ANY, AnyName, EntityFilter, Enti
 from kquota_spark.model.quotas.quota_types import QuotaKey
 from tests.support.clusters.roads import ROADS, Clusters
 from tests.support.programs.command_output import run
+from tests.support.quotas.cluster_contract import altered
 
 DN = "CN=app,OU=x"
 
@@ -126,8 +127,8 @@ def test_what_matches_is_what_brokers_match(road: str, clusters: Clusters) -> No
     admin = QuotaAdmin(clusters.of(road).bootstrap_servers, {}, timeout_ms=60_000)
     with closing(admin), opened_cluster(address_of_context(road)) as cluster:
         for entity in entities:
-            assert cluster.alter(entity, {key: 5.0}) is None
-        quotas = cluster.read()
+            assert altered(cluster, entity, {key: 5.0}) is None
+        quotas = cluster.image().quotas
         asked = 0
         for user, client_id, is_strict in product(
             (None, ANY, *users), (None, ANY, *client_ids), (False, True)

@@ -15,6 +15,7 @@ import pytest
 
 from kquota_spark.config.settings import Quotas
 from kquota_spark.embedded.cluster import Cluster
+from kquota_spark.enforce import ports
 from kquota_spark.formats.exchange import NAMES
 from kquota_spark.kafka.quota_admin import Named
 from kquota_spark.model.quotas.entities import DEFAULT, AnyEntity, Entity, IpEntity, Name
@@ -22,9 +23,10 @@ from kquota_spark.model.quotas.ip_quotas import resolve_ip
 from kquota_spark.model.quotas.quota_set import QuotaSet
 from kquota_spark.model.quotas.quota_types import AnyKey, IpQuotaKey, QuotaKey
 from kquota_spark.model.quotas.resolve import resolve
-from kquota_spark.quotas.cluster_quotas import ClusterQuotas, admin_quotas
-from kquota_spark.quotas.zookeeper_quotas import zookeeper_quotas
+from kquota_spark.quotas import zookeeper_cluster as zookeeper_quotas
+from kquota_spark.quotas.admin_cluster import admin_cluster
 from tests.support.programs.command_output import run
+from tests.support.quotas.cluster_contract import altered
 from tests.support.quotas.terraform_shows import terraform_shows
 
 PRODUCE, FETCH, REQUEST, MUTATION = QuotaKey
@@ -61,8 +63,8 @@ QUOTAS = _quotas()
 class Running(NamedTuple):
     """A cluster as its brokers tell it, and the way that commands take to it: with ZooKeeper, straight there."""
 
-    brokers: ClusterQuotas
-    way: ClusterQuotas
+    brokers: ports.Cluster
+    way: ports.Cluster
     options: tuple[str, str]
 
     def fill(self) -> None:
@@ -70,13 +72,13 @@ class Running(NamedTuple):
         for entity, values in QUOTAS.items():
             # A broker with ZooKeeper refuses ::1: it encodes the colons, and finds no host of that name.
             by = self.way if entity == IpEntity("::1") else self.brokers
-            assert by.alter(entity, values) is None, entity
+            assert altered(by, entity, values) is None, entity
 
     def clear(self) -> None:
         """Remove all quotas."""
-        for entity, values in self.way.read().items():
-            assert self.way.alter(entity, dict.fromkeys(values)) is None, entity
-        assert self.brokers.read() == {}
+        for entity, values in self.way.image().quotas.items():
+            assert altered(self.way, entity, dict.fromkeys(values)) is None, entity
+        assert self.brokers.image().quotas == {}
 
 
 @pytest.fixture(scope="module")
@@ -86,13 +88,15 @@ def running(zookeeper_cluster: Cluster, kraft_cluster: Cluster) -> Iterator[dict
     with ExitStack() as stack:
         of_old, of_new = (
             stack.enter_context(
-                admin_quotas(each.bootstrap_servers, {}, timeout_ms=30_000, named=Named("--bootstrap-server"))
+                admin_cluster(
+                    each.bootstrap_servers, {}, timeout_ms=30_000, named=Named("--bootstrap-server")
+                )
             )
             for each in (old, new)
         )
         nodes = stack.enter_context(
-            zookeeper_quotas(
-                Quotas(zookeeper_connect=old.zookeeper_connect), named=Named("--zookeeper"), on_problem=print
+            zookeeper_quotas.zookeeper_cluster(
+                Quotas(zookeeper_connect=old.zookeeper_connect), named=Named("--zookeeper")
             )
         )
         yield {
@@ -115,7 +119,7 @@ def test_everybody_gets_the_same_after_a_move(
 ) -> None:
     before, after = clusters[source], clusters[target]
     before.fill()
-    assert before.brokers.read() == QUOTAS
+    assert before.brokers.image().quotas == QUOTAS
     for name in sorted({*NAMES} - {"kafka-configs-commands"}):
         file = str(tmp_path / name)
         assert run("export", *before.options, "--format", name, "--partial", "--to", file)[0] == 0
@@ -124,7 +128,7 @@ def test_everybody_gets_the_same_after_a_move(
         code, out, err = run("import", file, *after.options, "--yes")
         assert (code, err) == (0, f"format: {name}, guessed; --format names another\n"), out
         expected = {entity: values for entity, values in QUOTAS.items() if _can_say(name, entity)}
-        told = after.brokers.read()
+        told = after.brokers.image().quotas
         assert told == expected, name
         assert dict(_governed(told)) == dict(_governed(expected)), name
         assert run("import", file, *after.options)[1].startswith(
@@ -176,7 +180,7 @@ def test_a_cluster_that_refuses_some_says_which_and_gets_the_others(
             "refused",
         ]
         assert "users/zero: refused: " in out
-        assert kraft.brokers.read() == ({} if way == "--dry-run" else {Entity("one"): {PRODUCE: 1.0}})
+        assert kraft.brokers.image().quotas == ({} if way == "--dry-run" else {Entity("one"): {PRODUCE: 1.0}})
 
 
 def test_replacing_leaves_exactly_the_file(clusters: dict[str, Running], tmp_path: Path) -> None:
@@ -185,6 +189,6 @@ def test_replacing_leaves_exactly_the_file(clusters: dict[str, Running], tmp_pat
     for running in clusters.values():
         for entity in (Entity("a"), Entity("a", "b"), IpEntity("10.0.0.1")):
             key: AnyKey = CONNECTIONS if isinstance(entity, IpEntity) else FETCH
-            assert running.brokers.alter(entity, {key: 5.0}) is None
+            assert altered(running.brokers, entity, {key: 5.0}) is None
         assert run("import", str(file), *running.options, "--replace", "--yes")[0] == 0
-        assert running.brokers.read() == {Entity("a"): {PRODUCE: 7.0}}
+        assert running.brokers.image().quotas == {Entity("a"): {PRODUCE: 7.0}}

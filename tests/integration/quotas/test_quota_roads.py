@@ -9,45 +9,15 @@ import pytest
 
 from kquota_spark.cli.chosen.cluster_choice import address_of_context, opened_cluster, saved_context
 from kquota_spark.config.contexts import Contexts, save_contexts
-from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.embedded.readiness import connected
 from kquota_spark.model.quotas.entities import DEFAULT, AnyEntity, Entity, IpEntity
 from kquota_spark.model.quotas.quota_types import AnyKey
 from kquota_spark.process.processes import wait_for
-from kquota_spark.quotas.cluster_quotas import ClusterQuotas
 from tests.support.clusters.config_tree import config_tree
 from tests.support.clusters.roads import ROADS, Clusters
-from tests.support.clusters.scram_users import credentials, set_credential
 from tests.support.clusters.waiting import WITHIN_S
 from tests.support.programs.command_output import run
-from tests.support.quotas.cluster_quotas_contract import (
-    CLAIMS,
-    CONNECTIONS,
-    FETCH,
-    MUTATIONS,
-    PERCENT,
-    PRODUCE,
-)
-
-
-class RoadUnderTest:
-    def __init__(self, quotas: ClusterQuotas, cluster: Cluster) -> None:
-        self.quotas, self._cluster = quotas, cluster
-
-    def add_credential(self, user: str) -> None:
-        set_credential(self._cluster, user, "canary")
-
-    def credentials_of(self, user: str) -> object:
-        return credentials(self._cluster, user)
-
-
-@pytest.mark.parametrize("road", ROADS)
-def test_the_contract(road: str, clusters: Clusters) -> None:
-    with opened_cluster(address_of_context(road)) as quotas:
-        for claim in CLAIMS:
-            claim(RoadUnderTest(quotas, clusters.of(road)), f"{road}-{claim.__name__}")
-        for entity, values in quotas.read().items():
-            assert quotas.alter(entity, dict.fromkeys(values)) is None
+from tests.support.quotas.cluster_contract import CONNECTIONS, FETCH, MUTATIONS, PERCENT, PRODUCE, altered
 
 
 def kfk(line: str) -> str:
@@ -107,14 +77,18 @@ def test_brokers_act_on_what_was_written_and_removed_in_zookeeper(clusters: Clus
             return wait_for(lambda: line in log.read_text("utf-8")[len(told) :], within_s=WITHIN_S)
 
         for entity, values, config in edits:
-            assert zookeeper.alter(entity, values) is None
+            assert altered(zookeeper, entity, values) is None
             assert heard(entity, config)
-        assert brokers.read() == zookeeper.read() == {entity: values for entity, values, _ in edits}
+        assert (
+            brokers.image().quotas
+            == zookeeper.image().quotas
+            == {entity: values for entity, values, _ in edits}
+        )
         told = log.read_text("utf-8")
         for entity, values, _ in edits:
-            assert zookeeper.alter(entity, dict.fromkeys(values)) is None
+            assert altered(zookeeper, entity, dict.fromkeys(values)) is None
             assert heard(entity, "")
-        assert brokers.read() == {}
+        assert brokers.image().quotas == {}
     assert "ERROR" not in log.read_text("utf-8")[len(began) :]
 
 
@@ -143,7 +117,7 @@ def test_both_roads_to_zookeeper_leave_the_same_nodes(clusters: Clusters) -> Non
             with opened_cluster(address_of_context(road)) as quotas:
                 seen[road] = []
                 for entity, values in edits:
-                    assert quotas.alter(entity, values) is None
+                    assert altered(quotas, entity, values) is None
                     tree = config_tree(client) | config_tree(client, "/config/ips")
                     nodes: dict[str, object] = {
                         path: (data and json.loads(data), acl) for path, (data, acl) in tree.items()

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from kquota_spark.config.loader import load_settings
 from kquota_spark.enforce.changes import Quota
+from kquota_spark.enforce.ports import Change
 from kquota_spark.enforcement.assembly import Edges, enforcement_edges
 from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.quota_types import QuotaKey
@@ -29,11 +30,11 @@ VALUE = 1_000_000.0
 def main(config: Path) -> None:
     """Hold the lease and write late."""
     with enforcement_edges(load_settings(config)) as edges:
-        held, fencing = edges.target.read([LATE])[LATE], edges.lease.acquire()
+        held, fencing = edges.cluster.read([LATE])[LATE], edges.lease.acquire()
         assert fencing is not None
         print(fencing, flush=True)
         sys.stdin.readline()
-        print(edges.target.write(LATE, VALUE, held, fencing).outcome.name, flush=True)
+        print(edges.cluster.write(Change.of(LATE, VALUE), held, fencing).outcome.name, flush=True)
 
 
 @contextmanager
@@ -66,8 +67,8 @@ def taken_over_while_stopped(config: Path, edges: Edges) -> tuple[int, int, str]
             return bool(taken)
 
         assert wait_for(takes, within_s=60)
-        held = edges.target.read([NEXT])[NEXT]
-        assert edges.target.write(NEXT, VALUE, held, taken[0]).outcome.name == "DONE"
+        held = edges.cluster.read([NEXT])[NEXT]
+        assert edges.cluster.write(Change.of(NEXT, VALUE), held, taken[0]).outcome.name == "DONE"
         holder.send_signal(signal.SIGCONT)
         holder.stdin.write("write\n")
         holder.stdin.flush()

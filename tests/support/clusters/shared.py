@@ -16,8 +16,9 @@ from kquota_spark.config.settings import Quotas
 from kquota_spark.embedded.admin import create_topics
 from kquota_spark.embedded.cluster import Cluster, embedded_cluster
 from kquota_spark.embedded.settings import BROKER_USER, BrokerSettings
+from kquota_spark.enforce.ports import Change, Outcome
 from kquota_spark.kafka.quota_admin import Named, QuotaAdmin
-from kquota_spark.quotas.zookeeper_quotas import zookeeper_quotas
+from kquota_spark.quotas import zookeeper_cluster as zookeeper_quotas
 from tests.support.clusters.token_endpoint import AUDIENCE, ISSUER, write_jwks
 from tests.support.clusters.waiting import until, until_brokers_act
 
@@ -134,9 +135,9 @@ def without_quotas(cluster: Cluster) -> None:
     """Remove all quotas of a cluster, and wait until its broker knows."""
     if cluster.has_zookeeper:
         quotas = Quotas(zookeeper_connect=cluster.zookeeper_connect)
-        with zookeeper_quotas(quotas, named=Named(), on_problem=print) as nodes:
-            for entity, values in nodes.read().items():
-                assert nodes.alter(entity, dict.fromkeys(values)) is None
+        with zookeeper_quotas.zookeeper_cluster(quotas, named=Named()) as nodes:
+            for entity, values in nodes.image().quotas.items():
+                assert nodes.write(Change(entity, dict.fromkeys(values))).outcome is Outcome.DONE
         until_brokers_act(cluster)
         return
     login = cluster.client_settings()

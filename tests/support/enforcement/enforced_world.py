@@ -15,9 +15,9 @@ from kquota_spark.enforce.in_memory import (
     InMemoryLeases,
     InMemoryLedger,
     InMemorySwitch,
-    InMemoryTarget,
+    MemoryCluster,
 )
-from kquota_spark.enforce.ports import Ledger, QuotaTarget
+from kquota_spark.enforce.ports import Cluster, Ledger
 from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.quota_types import QuotaKey
 
@@ -66,8 +66,8 @@ class World:
     def __init__(self, settings: GuardSettings = SETTINGS, exempt: Exempt = NOBODY) -> None:
         self.settings, self.exempt = settings, exempt
         self.leases, self.ledger, self.switch = InMemoryLeases(), InMemoryLedger(), InMemorySwitch()
-        self.cluster = InMemoryTarget(self.leases)
-        self.target: QuotaTarget = self.cluster
+        self.cluster = MemoryCluster(self.leases)
+        self.target: Cluster = self.cluster
         self.log_port: Ledger = self.ledger
         self.mode = Mode.ENFORCE
         self.needs_second_person = False

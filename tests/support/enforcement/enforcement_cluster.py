@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.enforce.in_memory import InMemoryLease, InMemoryLeases, InMemoryTarget
+from kquota_spark.enforce.in_memory import InMemoryLease, InMemoryLeases, MemoryCluster
 from kquota_spark.enforcement.assembly import Edges
 from kquota_spark.enforcement.edges.freeze_switch import FreezeSwitch
 from kquota_spark.enforcement.edges.log import EnforcementLog
@@ -72,7 +72,7 @@ class InMemoryCluster:
     def edges(self, settings: Settings, *, is_patient: bool = False) -> Iterator[Edges]:
         """As `enforcement.assembly.enforcement_edges`; log and switch are the real ones."""
         lease = InMemoryLease(self.leases, "eve")
-        target = InMemoryTarget(self.leases, self.nodes)
+        target = MemoryCluster(self.leases, self.nodes)
         try:
             yield Edges(target, lease, FreezeSwitch(settings), EnforcementLog(settings))
         finally:

@@ -7,9 +7,9 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 
 from kquota_spark.enforce.changes import LogEntry, Quota
-from kquota_spark.enforce.in_memory import InMemoryLeases, InMemoryLedger, InMemoryTarget, Nodes
+from kquota_spark.enforce.in_memory import InMemoryLeases, InMemoryLedger, MemoryCluster, Nodes
 from kquota_spark.enforce.lifting import Lifter
-from kquota_spark.enforce.ports import Held, Written
+from kquota_spark.enforce.ports import Change, Held, Written
 
 NODES: Nodes = {
     "users/alice": {"SCRAM-SHA-256": "s", "consumer_byte_rate": "7", "producer_byte_rate": "1000000"},
@@ -35,7 +35,7 @@ class Cluster:
     """Removed by somebody else right before our own write."""
 
     @property
-    def target(self) -> InMemoryTarget:
+    def target(self) -> MemoryCluster:
         """Its quotas."""
         return _Target(self)
 
@@ -60,17 +60,13 @@ class _Ledger(InMemoryLedger):
         super().append(entries)
 
 
-class _Target(InMemoryTarget):
+class _Target(MemoryCluster):
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster.leases, cluster.nodes)
         self._cluster = cluster
 
-    def write(self, quota: Quota, value: float | None, expected: Held, fencing: int) -> Written:
+    def write(self, change: Change, expect: Held | None = None, fence: int | None = None) -> Written:
         self._cluster.count_down()
-        if quota == self._cluster.vanishing:
-            self.set_text(quota, None)
-        return self._cluster.answers.get(quota) or super().write(quota, value, expected, fencing)
-
-    def put_back(self, quota: Quota, expected: float | None, note: str, fencing: int) -> Written:
-        self._cluster.count_down()
-        return self._cluster.answers.get(quota) or super().put_back(quota, expected, note, fencing)
+        if change.note is None and change.quota == self._cluster.vanishing:
+            self.set_text(change.quota, None)
+        return self._cluster.answers.get(change.quota) or super().write(change, expect, fence)

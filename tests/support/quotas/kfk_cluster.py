@@ -10,10 +10,10 @@ import pytest
 
 from kquota_spark.cli.chosen.cluster_choice import ClusterAddress
 from kquota_spark.config.contexts import Context, Contexts, save_contexts
+from kquota_spark.enforce.ports import Cluster
 from kquota_spark.model.quotas.entities import DEFAULT, Entity, IpEntity
 from kquota_spark.model.quotas.quota_set import QuotaSet
 from kquota_spark.model.quotas.quota_types import IpQuotaKey, QuotaKey
-from kquota_spark.quotas.cluster_quotas import ClusterQuotas
 from tests.support.quotas.in_memory_cluster_quotas import InMemoryClusterQuotas
 
 PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
@@ -46,6 +46,6 @@ class KfkCluster(InMemoryClusterQuotas):
         monkeypatch.setattr("kquota_spark.cli.quotas.kfk.opened_cluster", self._open)
 
     @contextmanager
-    def _open(self, address: ClusterAddress) -> Iterator[ClusterQuotas]:
+    def _open(self, address: ClusterAddress) -> Iterator[Cluster]:
         self.opened.append(address)
         yield self

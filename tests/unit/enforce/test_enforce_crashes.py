@@ -14,8 +14,8 @@ from kquota_spark.errors import UserError
 from tests.closed_loop.troubled_ports import (
     CrashError,
     Trouble,
+    TroubledCluster,
     TroubledLedger,
-    TroubledTarget,
 )
 from tests.support.enforcement.enforced_world import (
     ALICE,
@@ -41,7 +41,7 @@ class TroubledWorld(World):
         self.troubles = {call: trouble}
         self.effects: list[str] = []
         self.late: list[Callable[[], Written]] = []
-        self.target = TroubledTarget(self.cluster, self._ask, self.late.append)
+        self.target = TroubledCluster(self.cluster, self._ask, self.late.append)
         self.log_port = TroubledLedger(self.ledger, self._ask)
 
     def _ask(self, call: str) -> Trouble | None:

@@ -13,7 +13,7 @@ import pytest
 from kquota_spark.enforce.changes import OVERRIDE, Mode, Proposal, Quota
 from kquota_spark.enforce.guard_settings import Exempt
 from kquota_spark.enforce.guards import Situation
-from kquota_spark.enforce.in_memory import InMemoryTarget
+from kquota_spark.enforce.in_memory import MemoryCluster
 from kquota_spark.enforce.ports import Held
 from kquota_spark.model.quotas.rules import END_MS
 from tests.support.enforcement.enforced_world import (
@@ -153,7 +153,7 @@ def test_exempt_names_are_not_touched(exempt: Exempt) -> None:
     assert (world.value(ALICE), world.value(BOB)) == (4e6, 3e6)
 
 
-class SomebodyElses(InMemoryTarget):
+class SomebodyElses(MemoryCluster):
     """A cluster where another tool manages the quotas."""
 
     def read(self, quotas: Collection[Quota]) -> Mapping[Quota, Held]:

@@ -9,8 +9,8 @@ import pytest
 
 from kquota_spark.config.rules import Duration
 from kquota_spark.enforce.changes import Mode, Quota
-from kquota_spark.enforce.in_memory import InMemoryTarget
-from kquota_spark.enforce.ports import Frozen, Held
+from kquota_spark.enforce.in_memory import MemoryCluster
+from kquota_spark.enforce.ports import Change, Frozen, Held
 from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.quota_types import QuotaKey
 from tests.support.enforcement.enforced_world import (
@@ -144,7 +144,7 @@ def test_unstable_a_quota_that_turns_round_too_often_is_left_alone_for_a_day() -
     assert events(world.enforce(proposal(4e6, 3e6, now_ms=at_ms), now_ms=at_ms)) == SENT
 
 
-class WithoutAWayBack(InMemoryTarget):
+class WithoutAWayBack(MemoryCluster):
     """A cluster where what is there could not be put back."""
 
     def read(self, quotas: Collection[Quota]) -> Mapping[Quota, Held]:
@@ -160,10 +160,11 @@ def test_restorable_nothing_is_written_without_a_way_back() -> None:
     assert world.value() == 4e6
 
 
-class Picky(InMemoryTarget):
+class Picky(MemoryCluster):
     """A cluster that would refuse fractions."""
 
-    def refusal(self, quota: Quota, value: float | None) -> str | None:
+    def refusal(self, change: Change) -> str | None:
+        [value] = change.values.values()
         return "fractions are not allowed" if value is not None and value % 1 else None
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from kquota_spark.enforce.changes import Event, LogEntry, Mode, StepId
 from kquota_spark.enforce.log_state import LogState
+from kquota_spark.enforce.ports import Change, Held
 from tests.support.enforcement.enforced_world import (
     ALICE,
     HOUR_MS,
@@ -72,7 +73,7 @@ def test_what_a_person_lifted_lies_on_top_until_it_is_put_back() -> None:
     at_ms = NOW_MS + HOUR_MS
     assert world.enforcer().expire(at_ms) == []
     assert world.value() is None
-    world.cluster.put_back(ALICE, None, note, 1)
+    world.cluster.write(Change.of(ALICE, 3e6, note), Held(None, None), 1)
     for event in (Event.RESTORING, Event.RESTORED):
         world.ledger.append([replace(lift, event=event, fencing=1)])
     assert events(world.enforcer().expire(at_ms)) == ["restoring", "restored"]

@@ -12,45 +12,40 @@ from kquota_spark.enforce.in_memory import (
     InMemoryLeases,
     InMemoryLedger,
     InMemorySwitch,
-    InMemoryTarget,
+    MemoryCluster,
 )
-from kquota_spark.enforce.ports import Lease, Ledger, QuotaTarget, Switch
+from kquota_spark.enforce.ports import Cluster, Lease, Ledger, Switch
 from kquota_spark.model.quotas.entities import Entity
-from tests.support.enforcement.enforcement_ports_contract import (
-    LEASE_CLAIMS,
-    LEDGER_CLAIMS,
-    SWITCH_CLAIMS,
-    TARGET_CLAIMS,
-    TargetUnderTest,
-)
+from tests.support.enforcement.enforcement_ports_contract import LEASE_CLAIMS, LEDGER_CLAIMS, SWITCH_CLAIMS
+from tests.support.quotas.cluster_contract import CLUSTER_CLAIMS, ClusterUnderTest
 
 
 class MemoryUnderTest:
     def __init__(self) -> None:
         self._leases = InMemoryLeases()
-        self._target = InMemoryTarget(self._leases)
-        self.target: QuotaTarget = self._target
+        self._nodes = MemoryCluster(self._leases)
+        self.cluster: Cluster = self._nodes
         self.fencing = self._leases.take("us")
 
     def edit(self, quota: Quota, value: float | None) -> None:
-        self._target.set_text(quota, None if value is None else str(value))
+        self._nodes.set_text(quota, None if value is None else str(value))
 
     def add_credential(self, user: str) -> None:
-        self._target.nodes.setdefault(str(Entity(user=user)), {})["SCRAM-SHA-256"] = "salt=c2FsdA=="
+        self._nodes.nodes.setdefault(str(Entity(user=user)), {})["SCRAM-SHA-256"] = "salt=c2FsdA=="
 
     def all_of(self, entity: Entity) -> object:
-        node = self._target.nodes.get(str(entity))
+        node = self._nodes.nodes.get(str(entity))
         return None if node is None else dict(node)
 
     def credentials_of(self, user: str) -> object:
-        return self._target.nodes[str(Entity(user=user))]["SCRAM-SHA-256"]
+        return self._nodes.nodes[str(Entity(user=user))]["SCRAM-SHA-256"]
 
     def lose_lease(self) -> None:
         self._leases.take("them")
 
 
-@pytest.mark.parametrize("claim", TARGET_CLAIMS)
-def test_target(claim: Callable[[TargetUnderTest, str], None]) -> None:
+@pytest.mark.parametrize("claim", CLUSTER_CLAIMS)
+def test_cluster(claim: Callable[[ClusterUnderTest, str], None]) -> None:
     claim(MemoryUnderTest(), "alice")
 
 

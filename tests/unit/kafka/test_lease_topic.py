@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from kquota_spark.config.settings import Enforcement, Kafka, Quotas, Settings
-from kquota_spark.enforcement.edges.admin import flush
+from kquota_spark.enforcement.edges.kafka_lease import flush
 from kquota_spark.kafka.lease_topic import LeaseTopic
 
 

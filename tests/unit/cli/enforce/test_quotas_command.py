@@ -20,7 +20,7 @@ from kquota_spark.enforce.in_memory import (
     InMemoryLeases,
     InMemoryLedger,
     InMemorySwitch,
-    InMemoryTarget,
+    MemoryCluster,
     Nodes,
 )
 from kquota_spark.enforce.log_state import LogState
@@ -50,7 +50,7 @@ class Cluster:
 
     @contextmanager
     def edges(self, _: Settings) -> Iterator[Edges]:
-        target, lease = InMemoryTarget(self.leases, self.nodes), InMemoryLease(self.leases, "us")
+        target, lease = MemoryCluster(self.leases, self.nodes), InMemoryLease(self.leases, "us")
         yield Edges(target, lease, self.switch, self.ledger)
         lease.release()
 
@@ -192,13 +192,13 @@ def test_a_lost_lease_ends_it_in_one_line(
     cluster: Cluster, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kquota_spark.enforcement.assembly.taken_lease", lambda *_: cluster.leases.take("us"))
-    original = InMemoryTarget.read
+    original = MemoryCluster.read
 
-    def overtaken(target: InMemoryTarget, quotas: list[Quota]) -> object:
+    def overtaken(target: MemoryCluster, quotas: list[Quota]) -> object:
         cluster.leases.take("them")
         return original(target, quotas)
 
-    monkeypatch.setattr(InMemoryTarget, "read", overtaken)
+    monkeypatch.setattr(MemoryCluster, "read", overtaken)
     assert main(["lift", *YES]) == 1
     assert "kquota: another enforcer has taken the lease meanwhile: nothing more was sent; run it again" in (
         capsys.readouterr().err

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from kquota_spark.cli.main import main
-from kquota_spark.errors import UnreachableError
-from kquota_spark.model.quotas.entities import DEFAULT, AnyEntity, Entity, IpEntity
-from kquota_spark.model.quotas.quota_types import AnyKey, IpQuotaKey, QuotaKey
-from kquota_spark.quotas.cluster_quotas import ClusterQuotas
+from kquota_spark.enforce.ports import Change, Cluster, Held, Outcome, Written
+from kquota_spark.model.quotas.entities import DEFAULT, Entity, IpEntity
+from kquota_spark.model.quotas.quota_types import IpQuotaKey, QuotaKey
 from tests.support.programs.command_output import run
 from tests.support.quotas.in_memory_cluster_quotas import InMemoryClusterQuotas
 
@@ -26,7 +25,7 @@ Quota configs for user-principal 'alice' are producer_byte_rate=2000.0
 Quota configs for user-principal 'bob' are producer_byte_rate=500.0, consumer_byte_rate=7.0
 Quota configs for the default client-id are request_percentage=12.5
 """
-Use = Callable[[ClusterQuotas], None]
+Use = Callable[[Cluster], None]
 
 
 @pytest.fixture
@@ -35,9 +34,9 @@ def use(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Use:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("kquota_spark.cli.quotas.undo.now_ms", lambda: 1_764_195_247_123)
 
-    def use_it(cluster: ClusterQuotas) -> None:
+    def use_it(cluster: Cluster) -> None:
         @contextmanager
-        def chosen(_: object) -> Iterator[ClusterQuotas]:
+        def chosen(_: object) -> Iterator[Cluster]:
             yield cluster
 
         monkeypatch.setattr("kquota_spark.cli.quotas.exchange.chosen_cluster", chosen)
@@ -166,12 +165,10 @@ def test_a_refusal_does_not_stop_the_others(use: Use, file: str) -> None:
 class Falling(InMemoryClusterQuotas):
     """A cluster that stops answering at bob."""
 
-    def alter(
-        self, entity: AnyEntity, values: Mapping[AnyKey, float | None], *, validate_only: bool = False
-    ) -> str | None:
-        if entity == BOB:
-            raise UnreachableError("no answer; whether users/bob was altered is not known")
-        return super().alter(entity, values, validate_only=validate_only)
+    def write(self, change: Change, expect: Held | None = None, fence: int | None = None) -> Written:
+        if change.entity == BOB:
+            return Written(Outcome.UNKNOWN, "no answer; whether users/bob was altered is not known")
+        return super().write(change, expect, fence)
 
 
 def test_after_no_answer_the_rest_is_not_tried_and_that_is_told(use: Use, file: str) -> None:

@@ -6,7 +6,7 @@ import io
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,11 +16,12 @@ from kquota_spark.cli.chosen.cluster_choice import of_brokers
 from kquota_spark.cli.exit_codes import NOTHING
 from kquota_spark.cli.main import main
 from kquota_spark.config.settings import Quotas
+from kquota_spark.enforce.ports import Change, Outcome
 from kquota_spark.errors import UnreachableError, UserError
 from kquota_spark.kafka.quota_admin import Named
-from kquota_spark.model.quotas.entities import DEFAULT, AnyEntity, Entity
-from kquota_spark.model.quotas.quota_types import AnyKey, QuotaKey
-from kquota_spark.quotas.cluster_quotas import admin_quotas
+from kquota_spark.model.quotas.entities import DEFAULT, Entity
+from kquota_spark.model.quotas.quota_types import QuotaKey
+from kquota_spark.quotas.admin_cluster import admin_cluster
 from tests.support.programs.command_output import run
 from tests.support.quotas.in_memory_cluster_quotas import InMemoryClusterQuotas
 
@@ -169,14 +170,14 @@ def test_after_an_interrupt_it_is_told_how_far_it_came(
     cluster: InMemoryClusterQuotas, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Ctrl-C while the second of three entities is altered."""
-    alter = cluster.alter
+    refusal = cluster.refusal  # `write` asks it, too
 
-    def interrupted(entity: AnyEntity, values: Mapping[AnyKey, float | None], **options: bool) -> str | None:
-        if entity == Entity("b"):
+    def interrupted(change: Change) -> str | None:
+        if change.entity == Entity("b"):
             raise KeyboardInterrupt
-        return alter(entity, values, **options)
+        return refusal(change)
 
-    monkeypatch.setattr(cluster, "alter", interrupted)
+    monkeypatch.setattr(cluster, "refusal", interrupted)
     rules = [f"- {{user: {user}, type: producer_byte_rate, value: 5}}\n" for user in "abc"]
     (tmp_path / "quotas.yaml").write_text("".join(rules))
     out = run("import", "quotas.yaml", "--dry-run")[1]
@@ -230,10 +231,12 @@ def test_a_number_beyond_all_of_kafka_does_not_fill_the_screen() -> None:
 
 @pytest.mark.parametrize("validate_only", [True, False])
 def test_of_a_dry_run_nobody_is_left_to_wonder_whether_it_altered(validate_only: bool) -> None:
-    with (
-        admin_quotas("127.0.0.1:1", {}, timeout_ms=100, named=Named()) as brokers,
-        pytest.raises(UnreachableError) as raised,
-    ):
-        brokers.alter(ALICE, {PRODUCE: 5.0}, validate_only=validate_only)
-    wonders = "whether users/alice was altered is not known" in str(raised.value)
-    assert wonders is not validate_only
+    change, wonder = Change(ALICE, {PRODUCE: 5.0}), "whether users/alice was altered is not known"
+    with admin_cluster("127.0.0.1:1", {}, timeout_ms=100, named=Named()) as brokers:
+        if validate_only:
+            with pytest.raises(UnreachableError) as raised:
+                brokers.refusal(change)
+            assert wonder not in str(raised.value)
+        else:
+            outcome, detail = brokers.write(change)
+            assert (outcome, wonder in detail) == (Outcome.UNKNOWN, True)

@@ -1,15 +1,12 @@
-"""Target and lease for quotas that are changed by AlterClientQuotas (KIP-546): KRaft, and ZooKeeper from Kafka 2.6.
+"""The lease of an enforcer that changes quotas by AlterClientQuotas (KIP-546): KRaft, and ZooKeeper from Kafka 2.6.
 
 The lease is kept in Kafka. Every holder uses the transactional id `kquota-enforcer-<cluster_id>`. `init_transactions`
 raises its epoch, and the broker refuses a producer with an older one: that is the fence. The newest record of the lease
 topic shows whether a holder is alive: if it is older than the lease time, the lease may be taken over.
 
-AlterClientQuotas takes no epoch, so the fence is checked immediately before it, not inside it. Kafka has no
-compare-and-set for quotas either, so the value is read one round trip before it is written. An edit between the two is
-overwritten, and only a read afterwards shows which write came last. `docs/enforcing.md` describes the
-remaining risks. Ages are the difference of our clock and the broker's: an enforcer with a clock that is ahead takes
-over too early, and that fences the other one. The number of a holder is the offset of its first record, so it starts
-again if the topic is deleted.
+Ages are the difference of our clock and the broker's: an enforcer with a clock that is ahead takes over too early, and
+that fences the other one. The number of a holder is the offset of its first record, so it starts again if the topic is
+deleted.
 """
 
 from __future__ import annotations
@@ -20,17 +17,13 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Collection, Mapping
 from typing import Any
 
 from kquota_spark.config.own_clients import ENFORCER
 from kquota_spark.config.settings import Settings
-from kquota_spark.enforce.changes import Quota
-from kquota_spark.enforce.ports import Held, Holder, Outcome, Written
-from kquota_spark.errors import UnreachableError, UserError
+from kquota_spark.enforce.ports import Holder, Outcome, Written
 from kquota_spark.kafka import clients as kafka_clients
 from kquota_spark.kafka.lease_topic import LeaseRecord, LeaseTopic
-from kquota_spark.kafka.quota_admin import QuotaAdmin
 from kquota_spark.process.clock import now_ms
 
 _TIMEOUT_S = 10.0
@@ -226,89 +219,3 @@ def _is_fenced(error: Exception) -> bool:
     fenced = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
     is_denied = found.code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     return found.code() in fenced or (found.fatal() and not is_denied)
-
-
-class AdminTarget:
-    """A `QuotaTarget` over the Admin API. Kafka does not report other tools that manage a quota: `owner` is empty."""
-
-    def __init__(self, admin: QuotaAdmin, lease: KafkaLease) -> None:
-        self._admin, self._lease = admin, lease
-
-    def read(self, quotas: Collection[Quota]) -> Mapping[Quota, Held]:
-        """The present state of each requested quota.
-
-        Raises:
-            UserError: no broker answers, or it does not let us read the quotas.
-        """
-        entities = sorted({quota.entity for quota in quotas}, key=str)
-        found = {(entity, key): value for entity, key, value in self._admin.describe(entities)}
-        values = {quota: found.get((quota.entity, quota.key)) for quota in quotas}
-        return {quota: Held(value, json.dumps({"value": value})) for quota, value in values.items()}
-
-    def refusal(self, quota: Quota, value: float | None) -> str | None:
-        """Why the broker would refuse this value, by a request with validate_only; None if it would accept it.
-
-        Raises:
-            UserError: no broker answers.
-        """
-        refused = self._admin.alter(quota.entity, {quota.key.value: value}, validate_only=True)
-        return None if refused is None else refused.words
-
-    def write(self, quota: Quota, value: float | None, expected: Held, fencing: int) -> Written:
-        """Set or remove one key of one entity.
-
-        Args:
-            quota: entity and key.
-            value: the limit, per second; None removes it.
-            expected: the result of `read` for it.
-            fencing: number of the lease.
-        """
-        return self._changed(quota, value, expected.value, fencing)
-
-    def put_back(self, quota: Quota, expected: float | None, note: str, fencing: int) -> Written:
-        """Restore the value in the note. With KRaft a quota has no text and no node.
-
-        Args:
-            quota: entity and key.
-            expected: the limit that the enforcer has written, per second; None if it removed it.
-            note: `Held.note` of the state to restore.
-            fencing: number of the lease.
-        """
-        try:
-            match json.loads(note):
-                case {"value": float() | int() | None as value}:
-                    return self._changed(quota, value, expected, fencing)
-        except ValueError:
-            pass
-        return Written(Outcome.REFUSED, "not the note of a quota of the Admin API")
-
-    def _changed(self, quota: Quota, value: float | None, expected: float | None, fencing: int) -> Written:
-        intent = f"{quota.entity} {quota.key.value} {'removed' if value is None else repr(value)}"
-        refused = self._lease.confirm(fencing, "intent", intent)
-        if refused is not None:
-            return refused
-        try:
-            found = self._value(quota)
-        except UserError as error:
-            return Written(Outcome.REFUSED, f"nothing was sent: {error}")
-        if found != expected:
-            words = "not set" if found is None else f"{found:g}"
-            return Written(Outcome.CHANGED, f"{quota.entity}: {quota.key.value} is {words}")
-        if not self._lease.is_confirmed:
-            return Written(Outcome.FENCED)
-        return self._sent(quota, value)
-
-    def _sent(self, quota: Quota, value: float | None) -> Written:
-        try:
-            refusal = self._admin.alter(quota.entity, {quota.key.value: value})
-        except UnreachableError as error:
-            return Written(Outcome.UNKNOWN, str(error))
-        except UserError as error:
-            return Written(Outcome.REFUSED, str(error))
-        if refusal is None:
-            self._admin.wait_for(quota.entity, {quota.key: value})
-            return Written(Outcome.DONE)
-        return Written(Outcome.UNKNOWN if refusal.is_unsure else Outcome.REFUSED, refusal.words)
-
-    def _value(self, quota: Quota) -> float | None:
-        return self.read([quota])[quota].value
