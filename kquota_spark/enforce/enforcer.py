@@ -207,7 +207,7 @@ class Enforcer:
         )
         for step in reversed(steps):
             if step.last.event is not Event.SENDING:
-                rows += writer.restore(step, "rolled back")
+                rows += writer.restore([step], "rolled back")
         return rows
 
     def _plan(
@@ -282,7 +282,7 @@ class Enforcer:
                 rows += [refused] if objection[0] == LEASE else journal.write([refused])
                 continue
             number = _NO_LEASE if fencing is None else fencing
-            rows += self._writer(journal, number, now_ms).send(step, held)
+            rows += self._writer(journal, number, now_ms).send([(step, held)])
             sent.append(wanted)
         return rows
 
@@ -324,9 +324,9 @@ class Enforcer:
         writer = self._writer(journal, fencing, now_ms)
         rows: list[LogEntry] = []
         for step in journal.state.in_doubt():
-            rows += writer.settle(step)
+            rows += writer.settle([step])
             if step.last.event is Event.RESTORING:
-                rows += writer.restore(step, "it was not put back yet")
+                rows += writer.restore([step], "it was not put back yet")
         return rows
 
     def _expire(self, journal: Journal, now_ms: int) -> list[LogEntry]:
@@ -336,7 +336,7 @@ class Enforcer:
         writer = self._writer(journal, fencing, now_ms)
         rows: list[LogEntry] = []
         while due := [step for step in journal.state.expired(now_ms) if _is_due(step, now_ms)]:
-            restored = [row for step in due for row in writer.restore(step, "its time is over")]
+            restored = [row for step in due for row in writer.restore([step], "its time is over")]
             if not restored:
                 break
             rows += restored

@@ -1,4 +1,4 @@
-"""Write one change or restore the state before it, read it back, and find its outcome after a crash.
+"""Write changes or restore the state before them, read them back, and find their outcome after a crash.
 
 A write stays in doubt if its answer is lost or its effect is not visible yet: its newest row is `sending` or
 `restoring`. Every round reads it back until it is visible, or until it is too late for it to arrive.
@@ -7,10 +7,10 @@ If somebody else sets a quota, their value stays: all of our changes below it ge
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from kquota_spark.enforce.changes import Event, LogEntry
+from kquota_spark.enforce.changes import Event, LogEntry, StepId
 from kquota_spark.enforce.log_state import Journal, Step
 from kquota_spark.enforce.ports import Change, Cluster, Held, Outcome, Written
 from kquota_spark.errors import UserError
@@ -18,10 +18,15 @@ from kquota_spark.formats.text.person_units import quota_text
 
 LATE_WRITE_MS = 120_000
 """Maximum time until a write takes effect, ms: twice default.api.timeout.ms of Kafka's admin client, which is 60 s."""
+_NO_OUTCOME = (Outcome.DONE, Outcome.UNKNOWN)
+"""Answers after which only reading back shows the outcome."""
 
 
 class Writer:
     """Writes changes under one lease, and their rows before and after.
+
+    It takes batches, because one commit of the log takes as long as several writes to the cluster. No entity may be
+    twice in a batch: the note of a key depends on the other keys of the node.
 
     Args:
         cluster: the quotas.
@@ -31,6 +36,11 @@ class Writer:
         now_ms: epoch ms, the time of all rows.
         may_restore: checks the lease and the kill switch, last before a restoration is written.
         ticket: the change request of this act; None for that of the step.
+        late_ms: time after which a change that is not visible has failed, ms.
+
+    Attributes:
+        is_fenced: whether another enforcer has taken the lease; nothing more was written, not even into the log.
+        doubts: the message of the cluster for each step whose outcome is not known.
     """
 
     def __init__(
@@ -42,89 +52,127 @@ class Writer:
         now_ms: int,
         may_restore: Callable[[], bool],
         ticket: str | None = None,
+        *,
+        late_ms: int = LATE_WRITE_MS,
     ) -> None:
-        self._ticket = ticket
+        self._ticket, self._late_ms = ticket, late_ms
         self._cluster, self._journal, self._may_restore = cluster, journal, may_restore
         self._fencing, self._actor, self._now_ms = fencing, actor, now_ms
+        self.is_fenced = False
+        self.doubts: dict[StepId, str] = {}
 
-    def send(self, step: Step, held: Held) -> list[LogEntry]:
-        """Write a change that all guards allow; the rows of it."""
-        wanted = step.proposal
-        below = self._journal.state.live.get(wanted.quota)
-        rows = []
-        if below and below[-1].proposal.after != held.value:
-            rows = self._given_up(below, "somebody else set it since")
-        rows.append(self._row(step, Event.SENDING, note=held.note))
-        self._journal.write(rows)
-        outcome, detail = self._written(Change.of(wanted.quota, wanted.after), held)
-        if outcome is Outcome.FENCED:  # we may not write the log either: the new holder settles the step
-            return rows
-        if outcome in (Outcome.REFUSED, Outcome.CHANGED):
-            return rows + self._failed(step, detail or outcome.value)
-        return rows + self.settle(step, detail)
+    def send(self, changes: Sequence[tuple[Step, Held]], planned: Sequence[LogEntry] = ()) -> list[LogEntry]:
+        """Write changes that may be sent; the rows of them.
 
-    def restore(self, step: Step, why: str) -> list[LogEntry]:
-        """Restore the state before a change, unless somebody else has set the quota since; the rows of it.
-
-        The change must be the newest of its quota: otherwise later changes would be lost.
+        Args:
+            changes: each with the present state of its quota.
+            planned: their first rows, if the log does not have them yet.
         """
-        wanted, sending = step.proposal, step.sending
-        assert sending is not None
-        assert sending.note is not None
-        value = self._cluster.read([wanted.quota])[wanted.quota].value
-        if value != wanted.after:
-            return self._settled_restore(step, value)
-        if not self._may_restore():
-            return []
-        rows = self._journal.write([self._row(step, Event.RESTORING, why)])
-        back = Change.of(wanted.quota, wanted.before, sending.note)
-        outcome, detail = self._written(back, Held(wanted.after, None))
-        if outcome is Outcome.FENCED:
+        rows = list(planned)
+        for step, held in changes:
+            below = self._journal.state.live.get(step.proposal.quota)
+            if below and below[-1].proposal.after != held.value:
+                rows += self._given_up(below, "somebody else set it since")
+            rows.append(self._row(step, Event.SENDING, note=held.note))
+        self._journal.write(rows)
+        steps = [self._journal.state.steps[step.step_id] for step, _ in changes]
+        wanted = [
+            (step, Change.of(step.proposal.quota, step.proposal.after), held)
+            for step, (_, held) in zip(steps, changes, strict=True)
+        ]
+        return rows + self._written(wanted)
+
+    def restore(self, steps: Sequence[Step], why: str) -> list[LogEntry]:
+        """Restore the state before changes, unless somebody else has set the quota since; the rows of them."""
+        values = self._values(steps)
+        found = [(step, value) for step, value in zip(steps, values, strict=True)]
+        rows = self._journal.write(
+            [
+                row
+                for step, value in found
+                if value != step.proposal.after
+                for row in self._replaced(step, value)
+            ]
+        )
+        going = [step for step, value in found if value == step.proposal.after]
+        if not going or not self._may_restore():
             return rows
-        if outcome is Outcome.REFUSED:
-            return rows + self._failed(step, detail or outcome.value)
-        return rows + self.settle(step, detail)
+        rows += self._journal.write([self._row(step, Event.RESTORING, why) for step in going])
+        return rows + self._written(
+            [(step, _way_back(step), Held(step.proposal.after, None)) for step in going]
+        )
 
-    def settle(self, step: Step, detail: str = "") -> list[LogEntry]:
-        """Read back a change in doubt; the row of its outcome, no row if it is still in doubt."""
-        wanted, sending = step.proposal, step.sending
-        assert sending is not None
-        value = self._cluster.read([wanted.quota])[wanted.quota].value
-        if step.last.event is Event.RESTORING:
-            return [] if value == wanted.after else self._settled_restore(step, value, detail)
-        if value == wanted.after:
-            return self._journal.write([self._row(step, Event.APPLIED, detail)])
-        if value != wanted.before:
-            return self._give_up(step, "somebody else set it right afterwards")
-        if self._now_ms - sending.at_ms < LATE_WRITE_MS:
-            return []
-        return self._failed(step, "it was sent and never arrived")
+    def settle(self, steps: Sequence[Step], details: Sequence[str] | None = None) -> list[LogEntry]:
+        """Read back changes in doubt; the rows of their outcomes, none for a change that is still in doubt.
 
-    def _written(self, change: Change, expect: Held) -> Written:
+        Args:
+            steps: the changes.
+            details: the message of the cluster for each; None for none.
+        """
+        found = zip(steps, self._values(steps), details or [""] * len(steps), strict=True)
+        return self._journal.write([row for each in found for row in self._outcome(*each)])
+
+    def _written(self, changes: Sequence[tuple[Step, Change, Held]]) -> list[LogEntry]:
+        """Write changes and find their outcomes; the rows of the outcomes."""
+        failed: list[LogEntry] = []
+        others: list[tuple[Step, str]] = []
+        for step, change, expect in changes:
+            outcome, detail = self._answer(change, expect)
+            if outcome is Outcome.FENCED:  # we may not write the log either: the new holder settles the steps
+                self.is_fenced = True
+                return []
+            # A restoration of what is not as expected is read back: it may be restored already.
+            if outcome in _NO_OUTCOME or (outcome is Outcome.CHANGED and change.note is not None):
+                others.append((step, detail))
+            else:
+                failed.append(self._row(step, Event.FAILED, detail or outcome.value))
+        rows = self._journal.write(failed)
+        return rows + self.settle([step for step, _ in others], [detail for _, detail in others])
+
+    def _answer(self, change: Change, expect: Held) -> Written:
         try:
             return self._cluster.write(change, expect, self._fencing)
         except UserError as error:
             return Written(Outcome.REFUSED, f"nothing was sent: {error}")
 
-    def _settled_restore(self, step: Step, value: float | None, detail: str = "") -> list[LogEntry]:
+    def _values(self, steps: Sequence[Step]) -> list[float | None]:
+        """The present values of the quotas of steps."""
+        held = self._cluster.read([step.proposal.quota for step in steps]) if steps else {}
+        return [held[step.proposal.quota].value for step in steps]
+
+    def _outcome(self, step: Step, value: float | None, detail: str) -> list[LogEntry]:
+        """The rows of the outcome of a change in doubt; none if it is still in doubt."""
+        wanted, sending = step.proposal, step.sending
+        assert sending is not None
+        if step.last.event is Event.RESTORING:
+            if value != wanted.after:
+                return self._replaced(step, value, detail)
+        elif value == wanted.after:
+            return [self._row(step, Event.APPLIED, detail)]
+        elif value != wanted.before:
+            return self._given_up(self._stack(step), "somebody else set it right afterwards")
+        elif self._now_ms - sending.at_ms >= self._late_ms:
+            return [self._row(step, Event.FAILED, "it was sent and never arrived")]
+        self.doubts[step.step_id] = detail or "it is not visible yet"
+        return []
+
+    def _replaced(self, step: Step, value: float | None, detail: str = "") -> list[LogEntry]:
+        """The rows of a change whose value is in force no more."""
         if value != step.proposal.before:
-            return self._give_up(
-                step, f"somebody else set it since: {quota_text(step.proposal.quota.key, value)}"
-            )
+            why = f"somebody else set it since: {quota_text(step.proposal.quota.key, value)}"
+            return self._given_up(self._stack(step), why)
         if step.restoring is not None:
-            return self._journal.write([self._row(step, Event.RESTORED, detail)])
-        below = self._journal.state.live[step.proposal.quota][:-1]
-        rows = [self._row(step, Event.RESTORED, "somebody else has put it back already")]
-        return self._journal.write(rows + self._given_up(below, "somebody else put back what lay on it"))
+            return [self._row(step, Event.RESTORED, detail)]
+        row = self._row(step, Event.RESTORED, "somebody else has put it back already")
+        return [row, *self._given_up(self._stack(step)[:-1], "somebody else put back what lay on it")]
 
-    def _give_up(self, step: Step, why: str) -> list[LogEntry]:
-        return self._journal.write(self._given_up(self._journal.state.live[step.proposal.quota], why))
+    def _stack(self, step: Step) -> list[Step]:
+        """Our changes of the quota up to this one; later ones lie on it and keep their state. None if it has ended."""
+        steps = self._journal.state.live.get(step.proposal.quota, [])
+        return steps[: steps.index(step) + 1] if step in steps else []
 
-    def _given_up(self, steps: list[Step], why: str) -> list[LogEntry]:
+    def _given_up(self, steps: Sequence[Step], why: str) -> list[LogEntry]:
         return [self._row(step, Event.SUPERSEDED, why) for step in reversed(steps)]
-
-    def _failed(self, step: Step, why: str) -> list[LogEntry]:
-        return self._journal.write([self._row(step, Event.FAILED, why)])
 
     def _row(self, step: Step, event: Event, detail: str = "", note: str | None = None) -> LogEntry:
         return replace(
@@ -137,3 +185,10 @@ class Writer:
             detail=detail,
             ticket=self._ticket or step.last.ticket,
         )
+
+
+def _way_back(step: Step) -> Change:
+    """The change that restores exactly the state before a step."""
+    assert step.sending is not None
+    assert step.sending.note is not None
+    return Change.of(step.proposal.quota, step.proposal.before, step.sending.note)

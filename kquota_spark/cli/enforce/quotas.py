@@ -30,7 +30,6 @@ from kquota_spark.enforce.changes import Quota, StepId
 from kquota_spark.enforce.lifting import (
     Fate,
     FencedError,
-    Lift,
     Lifter,
     Line,
     Scope,
@@ -39,6 +38,7 @@ from kquota_spark.enforce.lifting import (
     planned_lifting,
     planned_restoring,
 )
+from kquota_spark.enforce.log_state import LogState, Step
 from kquota_spark.errors import UserError
 from kquota_spark.formats.text.escape import entity_text, terminal_text
 from kquota_spark.formats.text.person_units import iso_time, quota_text
@@ -154,11 +154,11 @@ def run_disable(options: argparse.Namespace) -> int:
     reason = reason_of(options.reason) if options.yes else ""
     with _edges(settings) as edges:
         if not options.yes:
-            lines = planned_lifting(_in_force(settings, scope), lifts(edges.ledger.entries()))
+            lines = planned_lifting(_in_force(settings, scope), _lifted(edges))
             return _show("kquota lift", lines, options.output, _nothing_changed(lines, "nothing to lift"))
         lifter = _lifter(settings, edges, "kquota lift")
-        earlier = len(_lifted(edges, scope))
-        lines = planned_lifting(_in_force(settings, scope), lifts(edges.ledger.entries()))
+        earlier = len(_selected(lifter.lifted, scope))
+        lines = planned_lifting(_in_force(settings, scope), lifter.lifted)
         kept = [line for line in lines if line.fate is Fate.KEPT]
         meant = [line.quota for line in lines if line.fate is Fate.LIFT]
         plan_id, step = f"disable-{now_ms()}", 1
@@ -196,18 +196,18 @@ def run_enable(options: argparse.Namespace) -> int:
     settings, scope = settings_of(options, "tables"), _scope_of(options)
     with _edges(settings) as edges:
         if not options.yes:
-            meant = _lifted(edges, scope)
+            meant = _selected(_lifted(edges), scope)
             held = edges.cluster.read(list(meant)) if meant else {}
             values = {quota: held[quota].value for quota in meant}
             lines = planned_restoring(meant.values(), values)
             return _show("enable", lines, options.output, _nothing_changed(lines, "nothing is lifted"))
         lifter = _lifter(settings, edges, "kquota lift --end")
-        meant = _lifted(edges, scope)
+        meant = _selected(lifter.lifted, scope)
         done: list[Line] = []
         for batch in in_batches(reversed(meant)):
             done += lifter.restore([meant[quota] for quota in batch], now_ms())
             _progress("put back", len(done), len(meant))
-        still = len(_lifted(edges, Scope())) if scope != Scope() else 0
+        still = len(_selected(lifter.lifted, Scope())) if scope != Scope() else 0
     said = f"{_count(done, Fate.RESTORED)} put back as before" if done else "nothing is lifted"
     return _show("kquota lift --end", done, options.output, said + _skipped(done, still))
 
@@ -221,8 +221,8 @@ def run_status(options: argparse.Namespace) -> int:
     from kquota_spark.enforcement.edges.log import EnforcementLog
 
     scope = _scope_of(options)
-    found = lifts(EnforcementLog(settings_of(options, "tables")).entries())
-    rows = [_status_row(lift) for lift in found if scope.holds(lift.quota.entity)]
+    found = lifts(LogState.of(EnforcementLog(settings_of(options, "tables")).entries()))
+    rows = [_status_row(lift) for lift in found if scope.holds(lift.proposal.quota.entity)]
     shown = (
         Shown("since", lambda row: iso_time(row["since"] // 1_000 * 1_000), is_text=True, keep=20),
         Shown("entity", lambda row: entity_text(row["entity"]), is_text=True, keep=20),
@@ -291,8 +291,12 @@ def _in_force(settings: Settings, scope: Scope) -> dict[Quota, float]:
     }
 
 
-def _lifted(edges: Edges, scope: Scope) -> dict[Quota, Lift]:
-    return {lift.quota: lift for lift in lifts(edges.ledger.entries()) if scope.holds(lift.quota.entity)}
+def _lifted(edges: Edges) -> list[Step]:
+    return lifts(LogState.of(edges.ledger.entries()))
+
+
+def _selected(lifted: Sequence[Step], scope: Scope) -> dict[Quota, Step]:
+    return {lift.proposal.quota: lift for lift in lifted if scope.holds(lift.proposal.quota.entity)}
 
 
 def _count(lines: Sequence[Line], fate: Fate) -> str:
@@ -356,15 +360,15 @@ def _status_text(row: Row) -> str:
     return f"{row['status']}: {row['detail']}" if row["detail"] else str(row["status"])
 
 
-def _status_row(lift: Lift) -> Row:
-    entry = lift.sent
+def _status_row(lift: Step) -> Row:
+    entry, wanted = lift.sending or lift.planned, lift.proposal
     return {
-        "entity": str(lift.quota.entity),
-        "key": lift.quota.key.value,
-        "value": lift.value,
+        "entity": str(wanted.quota.entity),
+        "key": wanted.quota.key.value,
+        "value": wanted.before,
         "since": entry.at_ms,
         "actor": entry.actor,
-        "reason": entry.proposal.reason,
+        "reason": wanted.reason,
         "is_in_doubt": lift.is_in_doubt,
         "plan_id": entry.step_id.plan_id,
         "step": entry.step_id.step,

@@ -130,10 +130,10 @@ def freeze_part(settings: Settings, place: SettingsPlace, now_ms: int) -> Part:
 
 def lifted_part(log: Sequence[LogEntry], place: SettingsPlace) -> Part:
     """The quotas that `kquota lift` has lifted."""
-    found = lifts(log)
+    found = lifts(LogState.of(log))
     if not found:
         return Part("lifted", State.OK, "no quota is lifted")
-    since_ms = min(lift.sent.at_ms for lift in found)
+    since_ms = min((lift.sending or lift.planned).at_ms for lift in found)
     return Part(
         "lifted",
         State.WARN,

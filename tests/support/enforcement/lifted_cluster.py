@@ -35,14 +35,14 @@ class Cluster:
     """Removed by somebody else right before our own write."""
 
     @property
-    def target(self) -> MemoryCluster:
+    def cluster(self) -> MemoryCluster:
         """Its quotas."""
-        return _Target(self)
+        return _Cluster(self)
 
     def lifter(self) -> Lifter:
         """Of the next process, which takes the lease."""
         fencing = self.leases.take("us")
-        return Lifter(self.target, _Ledger(self), fencing, "ann")
+        return Lifter(self.cluster, _Ledger(self), fencing, "ann")
 
     def count_down(self) -> None:
         if self.crashes_at is not None:
@@ -60,7 +60,7 @@ class _Ledger(InMemoryLedger):
         super().append(entries)
 
 
-class _Target(MemoryCluster):
+class _Cluster(MemoryCluster):
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster.leases, cluster.nodes)
         self._cluster = cluster

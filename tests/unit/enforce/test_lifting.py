@@ -19,6 +19,7 @@ from kquota_spark.enforce.lifting import (
     planned_lifting,
     planned_restoring,
 )
+from kquota_spark.enforce.log_state import LogState, Step
 from kquota_spark.enforce.ports import Outcome, Written
 from kquota_spark.model.quotas.entities import DEFAULT, Entity
 from kquota_spark.model.quotas.quota_types import QuotaKey
@@ -32,8 +33,12 @@ QUOTAS = [Quota(ALICE, PRODUCE), Quota(ALICE, FETCH), Quota(ETL, REQUEST), Quota
 
 def in_force(cluster: Cluster) -> dict[Quota, float]:
     quotas = [Quota(Entity.parse(path), key) for path in cluster.nodes for key in QuotaKey]
-    held = cluster.target.read(quotas)
+    held = cluster.cluster.read(quotas)
     return {quota: value for quota in quotas if (value := held[quota].value) is not None}
+
+
+def lifted(cluster: Cluster) -> list[Step]:
+    return lifts(LogState.of(cluster.ledger.entries()))
 
 
 def disable(cluster: Cluster, scope: Scope = ALL, now_ms: int = 1) -> list[Line]:
@@ -41,7 +46,7 @@ def disable(cluster: Cluster, scope: Scope = ALL, now_ms: int = 1) -> list[Line]
     lifter = cluster.lifter()
     lifter.settle(now_ms)
     meant = {quota: value for quota, value in in_force(cluster).items() if scope.holds(quota.entity)}
-    planned = planned_lifting(meant, lifts(cluster.ledger.entries()))
+    planned = planned_lifting(meant, lifter.lifted)
     lines, step = [], 1
     for batch in in_batches(line.quota for line in planned if line.fate is Fate.LIFT):
         lines += lifter.lift(batch, StepId(f"plan-{now_ms}", step), "incident 7", now_ms)
@@ -53,10 +58,10 @@ def enable(cluster: Cluster, scope: Scope = ALL, now_ms: int = 2) -> list[Line]:
     """As the command does."""
     lifter = cluster.lifter()
     lifter.settle(now_ms)
-    lifted = {lift.quota: lift for lift in lifts(cluster.ledger.entries()) if scope.holds(lift.quota.entity)}
+    meant = {lift.proposal.quota: lift for lift in lifter.lifted if scope.holds(lift.proposal.quota.entity)}
     lines = []
-    for batch in in_batches(reversed(lifted)):
-        lines += lifter.restore([lifted[quota] for quota in batch], now_ms)
+    for batch in in_batches(reversed(meant)):
+        lines += lifter.restore([meant[quota] for quota in batch], now_ms)
     return lines
 
 
@@ -75,7 +80,7 @@ def test_a_whole_cluster_is_lifted_and_comes_back_as_it_was() -> None:
     lines = enable(cluster)
     assert {(line.quota, line.fate) for line in lines} == {(quota, Fate.RESTORED) for quota in QUOTAS}
     assert cluster.nodes == NODES
-    assert lifts(cluster.ledger.entries()) == []
+    assert lifted(cluster) == []
 
 
 def test_the_way_back_is_written_before_anything_is_sent() -> None:
@@ -102,7 +107,7 @@ def test_a_crash_anywhere_is_resumed_by_running_it_again(crashes_at: int) -> Non
     cluster.crashes_at = None
     disable(cluster, now_ms=3)
     assert in_force(cluster) == {}
-    assert sorted(lift.quota.key.value for lift in lifts(cluster.ledger.entries())) == [
+    assert sorted(lift.proposal.quota.key.value for lift in lifted(cluster)) == [
         "consumer_byte_rate", "producer_byte_rate", "producer_byte_rate", "request_percentage"
     ]  # fmt: skip
     cluster.crashes_at = crashes_at
@@ -111,7 +116,7 @@ def test_a_crash_anywhere_is_resumed_by_running_it_again(crashes_at: int) -> Non
     cluster.crashes_at = None
     enable(cluster, now_ms=5)
     assert cluster.nodes == NODES
-    assert lifts(cluster.ledger.entries()) == []
+    assert lifted(cluster) == []
 
 
 @pytest.mark.parametrize("crashes_at", range(8))
@@ -141,12 +146,8 @@ def test_what_somebody_else_has_set_meanwhile_stays() -> None:
     disable(cluster)
     cluster.nodes["users/alice"]["producer_byte_rate"] = "42"
     cluster.nodes["users/new"] = {"producer_byte_rate": "8"}
-    assert planned_lifting({QUOTAS[0]: 42.0}, lifts(cluster.ledger.entries())) == [
-        Line(QUOTAS[0], 42.0, 42.0, Fate.KEPT)
-    ]
-    planned = planned_restoring(
-        lifts(cluster.ledger.entries())[:2], {QUOTAS[1]: None, Quota(ANY, PRODUCE): 6.0}
-    )
+    assert planned_lifting({QUOTAS[0]: 42.0}, lifted(cluster)) == [Line(QUOTAS[0], 42.0, 42.0, Fate.KEPT)]
+    planned = planned_restoring(lifted(cluster)[:2], {QUOTAS[1]: None, Quota(ANY, PRODUCE): 6.0})
     assert planned == [
         Line(QUOTAS[1], None, 7.0, Fate.RESTORE),
         Line(Quota(ANY, PRODUCE), 6.0, 6.0, Fate.SUPERSEDED),
@@ -185,7 +186,7 @@ def test_only_the_quotas_that_are_meant_are_touched(scope: Scope, meant: dict[st
     assert {name: touched.count(name) for name in touched} == meant
     disable(cluster, now_ms=7)
     assert len(enable(cluster, scope)) == len(touched)
-    assert len(lifts(cluster.ledger.entries())) == 4 - len(touched)
+    assert len(lifted(cluster)) == 4 - len(touched)
 
 
 @pytest.mark.parametrize("outcome", [Outcome.REFUSED, Outcome.CHANGED])
@@ -194,7 +195,7 @@ def test_one_that_is_refused_keeps_no_other(outcome: Outcome) -> None:
     bad = [line for line in disable(cluster) if line.fate.is_bad]
     assert bad == [Line(QUOTAS[2], 12.5, 12.5, Fate.FAILED, "no right to write it")]
     assert in_force(cluster) == {QUOTAS[2]: 12.5}
-    assert len(lifts(cluster.ledger.entries())) == 3
+    assert len(lifted(cluster)) == 3
     cluster.answers = {QUOTAS[0]: Written(outcome, "no right to write it")}
     bad = [line for line in enable(cluster) if line.fate.is_bad]
     assert bad == [Line(QUOTAS[0], None, None, Fate.FAILED, "no right to write it")]
@@ -216,12 +217,12 @@ def test_an_answer_that_is_lost_is_read_back() -> None:
     cluster = Cluster(answers={QUOTAS[2]: Written(Outcome.UNKNOWN, "no answer")})
     bad = [line for line in disable(cluster) if line.fate.is_bad]
     assert bad == [Line(QUOTAS[2], 12.5, 12.5, Fate.FAILED, "no answer")]
-    [doubtful] = [lift for lift in lifts(cluster.ledger.entries()) if lift.is_in_doubt]
-    assert doubtful.quota == QUOTAS[2]
+    [doubtful] = [lift for lift in lifted(cluster) if lift.is_in_doubt]
+    assert doubtful.proposal.quota == QUOTAS[2]
     cluster.nodes["users/alice/clients/etl"] = {}  # it arrives after all
     cluster.answers = {}
     assert disable(cluster, now_ms=9) == []
-    assert not any(lift.is_in_doubt for lift in lifts(cluster.ledger.entries()))
+    assert not any(lift.is_in_doubt for lift in lifted(cluster))
     enable(cluster)
     assert cluster.nodes == NODES
 
