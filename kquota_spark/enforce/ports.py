@@ -34,14 +34,17 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """The quotas of a cluster at one time.
+    """The quotas of a cluster at one time, from the cluster itself, from the tables or from a file.
 
     Attributes:
-        origin: the cluster for messages: `ZooKeeper zk1:2181/kafka`, `Kafka broker1:9092`.
+        origin: the source for messages: `ZooKeeper zk1:2181/kafka`, `Kafka broker1:9092`, `file quotas.yaml`.
         quotas: the values of each entity that has any, including ips.
         problems: content that brokers do not read as quotas: the problem by its place.
         unreadable: why a place could not be read; quotas may be missing then.
         versions: the version of each entity, if the cluster has one.
+        cluster_id: the cluster of these quotas in the tables; empty for another source.
+        known_through_ms: epoch ms after which edits are not in it; None if none are missing.
+        is_stale: whether the record of the quotas ends too long before the requested time.
     """
 
     origin: str
@@ -49,6 +52,9 @@ class Image:
     problems: Mapping[str, str] = field(default_factory=dict)
     unreadable: Mapping[str, str] = field(default_factory=dict)
     versions: Mapping[AnyEntity, int] = field(default_factory=dict)
+    cluster_id: str = ""
+    known_through_ms: int | None = None
+    is_stale: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from kquota_spark.config.settings import Settings
+from kquota_spark.enforce.ports import Image
 from kquota_spark.errors import UserError
 from kquota_spark.model.quotas.entities import parse_entity
 from kquota_spark.model.quotas.quota_callback import LeaderChange, TopicPartition
-from kquota_spark.model.quotas.quota_set import QuotaSet
 from kquota_spark.model.quotas.quota_types import IpQuotaKey, QuotaKey
 from kquota_spark.model.quotas.rules import BEGINNING_MS, END_MS, RuleStretch
 from kquota_spark.schema.quota_tables import PARTITION_LEADERS, QUOTA_RULES
@@ -86,21 +86,15 @@ def _rows_of(settings: Settings, name: str) -> list[dict[str, Any]] | None:
     return rows_in_ms(found)
 
 
-class StoredQuotas(NamedTuple):
-    """The quotas of a cluster at one time.
+def stored_image(tables: Tables, settings: Settings, at_ms: int) -> Image:
+    """The quotas in force at a time, of the cluster in the settings, or of the only one in the table.
 
-    Edits after `known_through_ms` (epoch ms) are not known. It is None if all edits are known, and `BEGINNING_MS` if no
-    source has reported any.
-    """
+    It opens the table. `known_through_ms` of the image is `BEGINNING_MS` if no source has reported any edit.
 
-    origin: str
-    cluster_id: str
-    quotas: QuotaSet
-    known_through_ms: int | None
-
-
-def stored_quota_set(tables: Tables, settings: Settings, at_ms: int) -> StoredQuotas:
-    """The quotas in force at `at_ms`, of the cluster in the settings, or of the only one in the table; opens the table.
+    Args:
+        tables: the tables.
+        settings: the cluster, and after which time the record counts as stale.
+        at_ms: epoch ms.
 
     Raises:
         UserError: there is no such table, or it has no rows of the cluster.
@@ -115,7 +109,9 @@ def stored_quota_set(tables: Tables, settings: Settings, at_ms: int) -> StoredQu
         if values:
             quotas[parse_entity(row["entity"])] = values
     known_ms = BEGINNING_MS if known_ms is None else known_ms
-    return StoredQuotas(where, cluster_id, quotas, None if known_ms >= END_MS else known_ms)
+    behind_ms = known_ms if known_ms < min(at_ms, END_MS) else None
+    is_stale = behind_ms is not None and at_ms - behind_ms > settings.quotas.stale_after_ms
+    return Image(where, quotas, cluster_id=cluster_id, known_through_ms=behind_ms, is_stale=is_stale)
 
 
 def held_cluster(tables: Tables, settings: Settings) -> str:

@@ -20,12 +20,11 @@ from kquota_spark.cli.settings_file import settings_from
 from kquota_spark.cli.text.page import say
 from kquota_spark.config.contexts import Context, contexts_file, load_contexts
 from kquota_spark.config.settings import Quotas, Settings
-from kquota_spark.enforce.ports import Cluster
+from kquota_spark.enforce.ports import Cluster, Image
 from kquota_spark.errors import UserError
 from kquota_spark.formats.text.escape import terminal_text
 from kquota_spark.kafka.client_properties import read_properties
 from kquota_spark.kafka.quota_admin import Named
-from kquota_spark.model.quotas.quota_set import QuotaSet
 from kquota_spark.process.listeners import require_listener, require_ports
 
 
@@ -87,7 +86,7 @@ def opened_cluster(address: ClusterAddress) -> AbstractContextManager[Cluster]:
     return zookeeper_cluster(address.quotas, named=address.named)
 
 
-def quotas_of(cluster: Cluster) -> QuotaSet:
+def image_of(cluster: Cluster) -> Image:
     """All quotas of a cluster now. Content that brokers do not read as quotas is reported on standard error.
 
     Raises:
@@ -96,7 +95,7 @@ def quotas_of(cluster: Cluster) -> QuotaSet:
     image = cluster.image()
     for place, problem in sorted(image.problems.items()):
         say(f"kquota: note: {terminal_text(f'{place}: {problem}')}", sys.stderr)
-    return image.quotas
+    return image
 
 
 def named_clusters(options: argparse.Namespace) -> list[str]:

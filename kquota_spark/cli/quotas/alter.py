@@ -9,7 +9,7 @@ from kquota_spark.cli.chosen.cluster_choice import (
     add_cluster_options,
     chosen_cluster,
     cluster_words,
-    quotas_of,
+    image_of,
     settings_beside,
 )
 from kquota_spark.cli.chosen.entity_options import add_entity_options, asked_entity, require_name
@@ -71,7 +71,7 @@ def run_alter(options: argparse.Namespace) -> int:
     entity = asked_entity(options)
     wanted = _wanted(entity, options.add, options.delete, options.usage)
     with chosen_cluster(options) as cluster:
-        quotas = quotas_of(cluster)
+        quotas = image_of(cluster).quotas
         # If the cluster has the address in another spelling, alter that entry: a second one would overwrite the first.
         [entity] = in_spelling_of({entity: {}}, quotas)
         has = quotas.get(entity, {})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 
-from kquota_spark.cli.chosen.cluster_choice import add_cluster_options, chosen_cluster, quotas_of
+from kquota_spark.cli.chosen.cluster_choice import add_cluster_options, chosen_cluster, image_of
 from kquota_spark.cli.chosen.entity_options import add_entity_options, asked_filter
 from kquota_spark.cli.exit_codes import DONE
 from kquota_spark.cli.near_names import near
@@ -59,7 +59,7 @@ def run_describe(options: argparse.Namespace) -> int:
     """
     wanted = asked_filter(options)
     with chosen_cluster(options) as cluster:
-        quotas, origin = quotas_of(cluster), cluster.origin
+        quotas, origin = image_of(cluster).quotas, cluster.origin
     entities = list(wanted.among(quotas))
     if options.output == _SENTENCES:
         print_as_it_is(_sentences({entity: quotas[entity] for entity in entities}))

@@ -17,9 +17,10 @@ from kquota_spark.cli.options import (
     time_argument,
 )
 from kquota_spark.cli.quotas.quota_edits import exact_text
-from kquota_spark.cli.quotas.quota_sides import STDIN, Side, chosen_side, named_side
+from kquota_spark.cli.quotas.quota_sides import STDIN, chosen_side, named_side
 from kquota_spark.cli.text.page import Page, Tone
 from kquota_spark.cli.text.render import Report, Row, Shown, show
+from kquota_spark.enforce.ports import Image
 from kquota_spark.errors import UserError
 from kquota_spark.findings.idle_rules import Mangled, mangled_names
 from kquota_spark.formats.text.escape import entity_text, terminal_text
@@ -94,8 +95,8 @@ def add_tables_options(parser: argparse.ArgumentParser) -> None:
 class _Found(NamedTuple):
     """The differences between two sides; with --by text or --by effect, the other kind is empty."""
 
-    before: Side
-    after: Side
+    before: Image
+    after: Image
     edits: Sequence[QuotaEdit]
     changes: Sequence[EffectChange]
     mangled: Sequence[Mangled]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kquota_spark.cli.chosen.cluster_choice import add_cluster_options
 from kquota_spark.cli.exit_codes import DONE, ERROR, FOUND
@@ -12,15 +12,16 @@ from kquota_spark.cli.options import Since, counted
 from kquota_spark.cli.question import Asked, Found, Question
 from kquota_spark.cli.quotas.diff import add_tables_options
 from kquota_spark.cli.quotas.quota_edits import exact_text
-from kquota_spark.cli.quotas.quota_sides import Side, chosen_side, named_side
+from kquota_spark.cli.quotas.quota_sides import chosen_side, named_side
 from kquota_spark.cli.text.page import Page
 from kquota_spark.cli.text.render import Colour, Report, Row, Shown, show
+from kquota_spark.enforce.ports import Image
 from kquota_spark.formats.text.escape import entity_text, terminal_text
 from kquota_spark.formats.text.person_units import clock_time, iso_time, type_text
 from kquota_spark.model.compare.drift import Drift, Editor
 from kquota_spark.model.compare.quota_diff import text_edits
 from kquota_spark.model.compare.quota_tree import quota_type_of
-from kquota_spark.model.quotas.rules import BEGINNING_MS
+from kquota_spark.model.quotas.rules import BEGINNING_MS, QuotaChange
 from kquota_spark.process.clock import now_ms
 from kquota_spark.reports.clients.quota_drift import DriftFound, drift_of
 
@@ -65,8 +66,8 @@ def _place(parser: argparse.ArgumentParser) -> None:
 class _Own(NamedTuple):
     """Options that no other command has."""
 
-    declared: Side
-    there: Side
+    declared: Image
+    there: Image
     at: Since | None
     is_quiet: bool
 
@@ -109,7 +110,7 @@ def _find(asked: Asked) -> Found:
     return answer._replace(page=print_all)
 
 
-def _stale_text(there: Side, at: Since | None) -> str:
+def _stale_text(there: Image, at: Since | None) -> str:
     """Why the quotas count as not known: a script that checks only the exit code must not rely on old ones."""
     known_ms = there.known_through_ms or BEGINNING_MS
     through = f"only through {iso_time(known_ms)}" if known_ms > BEGINNING_MS else "through no time at all"
@@ -137,11 +138,11 @@ def _row(drift: Drift) -> Row:
     }
 
 
-def _times(at: str, before: str, change: Any) -> dict[str, int | None]:
+def _times(at: str, before: str, change: QuotaChange | None) -> dict[str, int | None]:
     """The times of an edit. A polled edit has no exact time, only the last poll without it and the first with it."""
     if change is None:
         return {at: None, before: None}
-    return {at: change.at_ms or None, before: change.before_ms}
+    return {at: change.changed_at_ms or None, before: change.changed_before_ms}
 
 
 def _shown(rows: Sequence[Row]) -> tuple[Shown, ...]:
@@ -171,7 +172,7 @@ def _by(editor: Editor | None) -> str:
     return f"{editor.name}, client {editor.client_id}" if editor.client_id else editor.name
 
 
-def _print_notes(declared: Side, there: Side, found: DriftFound, limit: int | None, page: Page) -> None:
+def _print_notes(declared: Image, there: Image, found: DriftFound, limit: int | None, page: Page) -> None:
     if there.known_through_ms is not None:
         page.paragraph("", f"edits after {iso_time(there.known_through_ms)} are not known", indent=0)
     names = f"{terminal_text(there.origin)}, declared by {terminal_text(declared.origin)}"

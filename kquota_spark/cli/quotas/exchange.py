@@ -16,16 +16,17 @@ from kquota_spark.cli.chosen.cluster_choice import (
     add_cluster_options,
     chosen_cluster,
     cluster_words,
-    quotas_of,
+    image_of,
     settings_beside,
 )
 from kquota_spark.cli.exit_codes import ERROR, NOT_AGREED, NOTHING, REFUSED_THERE
 from kquota_spark.cli.options import add_tables_option, settings_of, time_argument
 from kquota_spark.cli.quotas.held_quotas import held_notes, held_steps
 from kquota_spark.cli.quotas.quota_edits import add_edit_options, carry_out, choices_of, entities_text
-from kquota_spark.cli.quotas.quota_sides import STDIN, Side, file_text, quotas_in, stored_side
+from kquota_spark.cli.quotas.quota_sides import STDIN, file_text, quotas_in, stored_side
 from kquota_spark.cli.text.page import print_as_it_is, say
 from kquota_spark.cli.text.render import Report, Shown, show
+from kquota_spark.enforce.ports import Image
 from kquota_spark.errors import UserError
 from kquota_spark.formats.exchange import NAMES
 from kquota_spark.formats.text.escape import terminal_text
@@ -129,7 +130,7 @@ def run_import(options: argparse.Namespace) -> int:
             "kquota lift, to remove some kquota alter --delete, to remove all --allow-empty"
         )
     with chosen_cluster(options) as cluster:
-        before = quotas_of(cluster)
+        before = image_of(cluster).quotas
         try:
             wanted = in_spelling_of(wanted, before)
         except ValueError as error:
@@ -188,10 +189,11 @@ def run_export(options: argparse.Namespace) -> int:
         return _show_formats()
     form = _written_format(options)
     if options.at is not None or options.tables is not None:
-        origin, quotas, *_ = _of_tables(options)
+        found = _of_tables(options)
     else:
         with chosen_cluster(options) as cluster:
-            origin, quotas = cluster.origin, quotas_of(cluster)
+            found = image_of(cluster)
+    origin, quotas = found.origin, found.quotas
     if options.partial:
         quotas = _sayable(form, quotas)
     text = _written(form, quotas, is_partial=options.partial)
@@ -224,7 +226,7 @@ def _written_format(options: argparse.Namespace) -> Format:
     return by_suffix[0] if len(by_suffix) == 1 else FORMATS[NAMES[0]]
 
 
-def _of_tables(options: argparse.Namespace) -> Side:
+def _of_tables(options: argparse.Namespace) -> Image:
     names = ("context", "bootstrap_server", "command_config", "zookeeper")
     given = ", ".join(f"--{name.replace('_', '-')}" for name in names if getattr(options, name) is not None)
     if given:

@@ -13,9 +13,9 @@ from kquota_spark import __version__
 from kquota_spark.cli.chosen.cluster_choice import (
     ClusterAddress,
     address_of_context,
+    image_of,
     of_brokers,
     opened_cluster,
-    quotas_of,
     settings_of_context,
 )
 from kquota_spark.cli.chosen.entity_options import require_name
@@ -132,7 +132,7 @@ def run_query(options: argparse.Namespace) -> int:
         note = f"{', '.join(ignored)} not looked at; a pair is --user-clients USER=CLIENT"
         say(f"kquota: note: {note}", sys.stderr)
     with opened_cluster(_address(options)) as cluster:
-        quotas, origin = quotas_of(cluster), cluster.origin
+        quotas, origin = image_of(cluster).quotas, cluster.origin
     entities = selection.found_in(quotas)
     if options.output is None:
         _print_array(quotas, entities)
@@ -155,7 +155,7 @@ def run_create(options: argparse.Namespace) -> int:
     with opened_cluster(_address(options)) as cluster:
         held = held_steps(_settings(options), [entity])
         is_read = options.output or held or isinstance(entity, IpEntity) or _shows_undo(options)
-        quotas = quotas_of(cluster) if is_read else {}
+        quotas = image_of(cluster).quotas if is_read else {}
         # If the cluster has the address in another spelling, alter that entry: a second one would overwrite the first.
         [entity] = in_spelling_of({entity: {}}, quotas)
         before = quotas.get(entity, {})
@@ -187,7 +187,7 @@ def run_delete(options: argparse.Namespace) -> int:
         is_of_ip = any(isinstance(entity, IpEntity) for entity in entities)
         held = held_steps(_settings(options), entities)
         is_read = options.all or options.dry_run or is_of_ip or held or _shows_undo(options)
-        found = quotas_of(cluster) if is_read else {}
+        found = image_of(cluster).quotas if is_read else {}
         entities = list(in_spelling_of({entity: {} for entity in entities}, found))
         going: QuotaSet = {
             entity: {key: value for key, value in found.get(entity, {}).items() if options.all or key in keys}

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kquota_spark.cli.chosen.cluster_choice import (
     address_of_context,
     chosen_cluster,
+    image_of,
     named_clusters,
     opened_cluster,
-    quotas_of,
 )
 from kquota_spark.cli.options import settings_of
 from kquota_spark.config.settings import Settings
+from kquota_spark.enforce.ports import Image
 from kquota_spark.errors import UserError
 from kquota_spark.formats.text.person_units import iso_time
 from kquota_spark.model.quotas.quota_set import QuotaSet
@@ -30,20 +32,7 @@ _MOST_BYTES = 64_000_000
 _MOST_PROBLEMS, _MOST_PROBLEM_CHARACTERS = 60, 400
 
 
-class Side(NamedTuple):
-    """A set of quotas, and its source as people name it.
-
-    `known_through_ms` is set if later edits are not in it. `is_stale` is set if the record of the quotas ends too long
-    before the requested moment.
-    """
-
-    origin: str
-    quotas: QuotaSet
-    known_through_ms: int | None = None
-    is_stale: bool = False
-
-
-def named_side(text: str) -> Side:
+def named_side(text: str) -> Image:
     """The quotas of a file, of standard input (`-`), or of a saved context.
 
     Raises:
@@ -60,10 +49,10 @@ def named_side(text: str) -> Side:
     except UserError as error:
         raise UserError(f"{text}: no such file, and {error}") from error
     with opened_cluster(address) as cluster:
-        return Side(cluster.origin, quotas_of(cluster))
+        return image_of(cluster)
 
 
-def _file_side(file: str) -> Side:
+def _file_side(file: str) -> Image:
     """The quotas of a file or of standard input; the content determines the format."""
     from kquota_spark.formats.exchange.registry import FORMATS, guess
 
@@ -74,10 +63,10 @@ def _file_side(file: str) -> Side:
     if len(formats) != 1:
         names = ", ".join(each.name for each in formats or FORMATS.values())
         raise UserError(f"{where}: {'could be any of' if formats else 'is none of'} the formats {names}")
-    return Side(where if file == STDIN else f"file {file}", quotas_in(formats[0], text, where))
+    return Image(where if file == STDIN else f"file {file}", quotas_in(formats[0], text, where))
 
 
-def chosen_side(options: argparse.Namespace) -> Side:
+def chosen_side(options: argparse.Namespace) -> Image:
     """The cluster of the options; with --tables or --at instead, the quotas of the table `quota_rules` at that time.
 
     Raises:
@@ -88,13 +77,13 @@ def chosen_side(options: argparse.Namespace) -> Side:
         raise UserError("--at: a running cluster has only the quotas of now: leave one of them out")
     if clusters or (options.tables is None and options.at is None):
         with chosen_cluster(options) as cluster:
-            return Side(cluster.origin, quotas_of(cluster))
+            return image_of(cluster)
     at_ms = now_ms() if options.at is None else options.at.time_ms
     side = stored_side(settings_of(options, "tables"), at_ms)
-    return side if options.at is None else side._replace(origin=f"{side.origin} as of {iso_time(at_ms)}")
+    return side if options.at is None else replace(side, origin=f"{side.origin} as of {iso_time(at_ms)}")
 
 
-def stored_side(settings: Settings, at_ms: int) -> Side:
+def stored_side(settings: Settings, at_ms: int) -> Image:
     """The quotas of the table `quota_rules` at a time.
 
     Args:
@@ -104,15 +93,11 @@ def stored_side(settings: Settings, at_ms: int) -> Side:
     Raises:
         UserError: the tables are empty.
     """
-    from kquota_spark.quotas.stored import stored_quota_set
+    from kquota_spark.quotas.stored import stored_image
     from kquota_spark.store.reading import Tables
 
     with Tables(settings) as tables:
-        stored = stored_quota_set(tables, settings, at_ms)
-    known_ms = stored.known_through_ms
-    behind_ms = known_ms if known_ms is not None and known_ms < at_ms else None
-    is_stale = behind_ms is not None and at_ms - behind_ms > settings.quotas.stale_after_ms
-    return Side(stored.origin, stored.quotas, behind_ms, is_stale)
+        return stored_image(tables, settings, at_ms)
 
 
 def file_text(file: str, where: str) -> str:

@@ -11,9 +11,10 @@ from typing import Any
 from kquota_spark.cli.chosen.cluster_choice import add_cluster_options, named_clusters
 from kquota_spark.cli.options import TIME_FORMS, add_tables_option, add_time_option
 from kquota_spark.cli.question import Asked, Found, Question
-from kquota_spark.cli.quotas.quota_sides import Side, chosen_side, named_side
+from kquota_spark.cli.quotas.quota_sides import chosen_side, named_side
 from kquota_spark.cli.text.page import Page
 from kquota_spark.cli.text.render import Colour, Report, Row, Shown, show
+from kquota_spark.enforce.ports import Image
 from kquota_spark.errors import UserError
 from kquota_spark.formats.text.escape import entity_text, terminal_text
 from kquota_spark.formats.text.person_units import (
@@ -105,7 +106,7 @@ def _find(asked: Asked) -> Found:
     )
 
 
-def _side(options: argparse.Namespace) -> Side | None:
+def _side(options: argparse.Namespace) -> Image | None:
     """The quotas that the options name; None for the quotas of the tables."""
     clusters = named_clusters(options)
     if options.side is None:

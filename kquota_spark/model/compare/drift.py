@@ -12,6 +12,7 @@ from typing import NamedTuple
 from kquota_spark.model.quotas.entities import AnyEntity
 from kquota_spark.model.quotas.quota_set import QuotaEdit
 from kquota_spark.model.quotas.quota_types import AnyKey
+from kquota_spark.model.quotas.rules import QuotaChange
 
 REQUEST_SLACK_MS = 5_000
 """Longest time (ms) between an AlterClientQuotas request in a broker's log and its edit: two machines' clocks."""
@@ -20,23 +21,6 @@ PLAN_SLACK_MS = 600_000
 
 The edits of a large plan come later than that time.
 """
-
-
-class Change(NamedTuple):
-    """One edit that the watch saw. If the source is polled, the edit came between `at_ms` and `before_ms`."""
-
-    entity: AnyEntity
-    key: AnyKey
-    value: float | None
-    previous: float | None
-    at_ms: int
-    before_ms: int | None
-    version: int
-
-    @property
-    def until_ms(self) -> int:
-        """The latest time at which the edit can have come (epoch ms)."""
-        return self.at_ms if self.before_ms is None else self.before_ms
 
 
 class Editor(NamedTuple):
@@ -64,30 +48,30 @@ class Drift(NamedTuple):
     """
 
     edit: QuotaEdit
-    since: Change | None
-    last: Change | None
+    since: QuotaChange | None
+    last: QuotaChange | None
     editor: Editor | None = None
 
 
-def drifts(edits: Iterable[QuotaEdit], changes: Iterable[Change]) -> list[Drift]:
+def drifts(edits: Iterable[QuotaEdit], changes: Iterable[QuotaChange]) -> list[Drift]:
     """The drifts of the edits that lead from the declared quotas (`before`) to the present ones (`after`).
 
     Each has the time of its changes, and no editor yet.
     """
-    history: dict[tuple[AnyEntity, AnyKey], list[Change]] = {}
+    history: dict[tuple[AnyEntity, AnyKey], list[QuotaChange]] = {}
     for change in changes:
         history.setdefault((change.entity, change.key), []).append(change)
     found = []
     for edit in edits:
         of_key = sorted(
-            history.get((edit.entity, edit.key), ()), key=lambda change: (change.until_ms, change.version)
+            history.get((edit.entity, edit.key), ()), key=lambda change: (change.latest_ms, change.version)
         )
         last = of_key[-1] if of_key and of_key[-1].value == edit.after else None
         found.append(Drift(edit, None if last is None else _since(of_key, edit.before), last))
     return found
 
 
-def _since(of_key: Sequence[Change], declared: float | None) -> Change | None:
+def _since(of_key: Sequence[QuotaChange], declared: float | None) -> QuotaChange | None:
     """The edit after the last time at which the value was the declared one."""
     for change, following in zip(reversed(of_key[:-1]), reversed(of_key[1:]), strict=True):
         if change.value == declared:
@@ -115,7 +99,7 @@ def _editor(
     near = [
         editor
         for editor in by_value.get((drift.edit.entity, drift.edit.key, drift.edit.after), ())
-        if last.at_ms - editor.slack_ms <= editor.time_ms <= last.until_ms + REQUEST_SLACK_MS
+        if last.changed_at_ms - editor.slack_ms <= editor.time_ms <= last.latest_ms + REQUEST_SLACK_MS
     ]
     # The enforcement's edits are also requests, under its own login. Its log contains more, so it comes first.
     return max(near, key=lambda editor: (editor.policy is not None, editor.time_ms), default=None)

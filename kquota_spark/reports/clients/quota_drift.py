@@ -7,10 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.model.compare.drift import REQUEST_SLACK_MS, Change, Drift, Editor, drifts, with_editors
+from kquota_spark.model.compare.drift import REQUEST_SLACK_MS, Drift, Editor, drifts, with_editors
 from kquota_spark.model.quotas.entities import AnyEntity, parse_entity
 from kquota_spark.model.quotas.quota_set import QuotaEdit
 from kquota_spark.model.quotas.quota_types import AnyKey, parse_key
+from kquota_spark.model.quotas.rules import QuotaChange
 from kquota_spark.quotas.stored import held_cluster
 from kquota_spark.store.reading import Tables
 
@@ -49,18 +50,18 @@ def drift_of(settings: Settings, edits: Sequence[QuotaEdit], at_ms: int) -> Drif
             return DriftFound(drifts(edits, ()), has_history=False)
         cluster_id = held_cluster(tables, settings)
         entities = sorted({str(edit.entity) for edit in edits})
-        changes = (one for one in _changes(tables, cluster_id, entities) if one.at_ms <= at_ms)
+        changes = (one for one in _changes(tables, cluster_id, entities) if one.changed_at_ms <= at_ms)
         found = drifts(edits, changes)
         editors = [*_planned(tables, cluster_id, entities), *_asked(tables, cluster_id, found)]
     return DriftFound(with_editors(found, editors), has_history=True)
 
 
-def _changes(tables: Tables, cluster_id: str, entities: Sequence[str]) -> Iterator[Change]:
+def _changes(tables: Tables, cluster_id: str, entities: Sequence[str]) -> Iterator[QuotaChange]:
     for row in tables.query(_CHANGES, [cluster_id, entities]).dicts():
         quota = _quota(row["entity"], row["key"])
         if quota is not None:
-            times_ms = row["at_ms"], row["before_ms"]
-            yield Change(*quota, row["value"], row["previous_value"], *times_ms, row["version"])
+            values = row["value"], row["previous_value"]
+            yield QuotaChange(*quota, *values, row["at_ms"], row["version"], row["before_ms"])
 
 
 def _planned(tables: Tables, cluster_id: str, entities: Sequence[str]) -> Iterator[Editor]:
@@ -85,11 +86,11 @@ def _asked(tables: Tables, cluster_id: str, found: Iterable[Drift]) -> Iterator[
                     yield Editor(*quota, value, row["time_ms"], row["user"], row["client_id"])
 
 
-def _looks(changes: Iterable[Change]) -> list[tuple[int, int]]:
+def _looks(changes: Iterable[QuotaChange]) -> list[tuple[int, int]]:
     """The newest periods around edits, with overlapping ones merged; a polled edit may have come between two polls."""
     looks: list[tuple[int, int]] = []
-    for change in sorted(changes, key=lambda change: change.at_ms):
-        from_ms, to_ms = change.at_ms - REQUEST_SLACK_MS, change.until_ms + REQUEST_SLACK_MS
+    for change in sorted(changes, key=lambda change: change.changed_at_ms):
+        from_ms, to_ms = change.changed_at_ms - REQUEST_SLACK_MS, change.latest_ms + REQUEST_SLACK_MS
         if looks and from_ms <= looks[-1][1]:
             looks[-1] = (looks[-1][0], max(to_ms, looks[-1][1]))
         else:

@@ -13,7 +13,7 @@ from kquota_spark.model.govern.govern import STATIC_DEFAULT_RULES
 from kquota_spark.model.quotas.entities import Entity, parse_entity
 from kquota_spark.model.quotas.quota_set import QuotaSet
 from kquota_spark.model.quotas.quota_types import CONNECTION, AnyKey, IpQuotaKey, QuotaKey, QuotaType
-from kquota_spark.quotas.stored import held_cluster, stored_quota_set
+from kquota_spark.quotas.stored import held_cluster, stored_image
 from kquota_spark.reports.clients.seen_clients import clients_seen, observed
 from kquota_spark.schema.harm import (
     DELAY_MS,
@@ -69,7 +69,7 @@ def tree_of_tables(settings: Settings, since_ms: int | None, now_ms: int) -> Tre
         UserError: there are no quotas in the tables.
     """
     with Tables(settings) as tables:
-        stored = stored_quota_set(tables, settings, now_ms)
+        stored = stored_image(tables, settings, now_ms)
         return _with_hits(tables, stored.cluster_id, stored.origin, stored.quotas, since_ms, is_stored=True)
 
 

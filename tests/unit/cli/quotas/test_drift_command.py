@@ -12,10 +12,11 @@ from kquota_spark.cli.main import main
 from kquota_spark.config.rules import Duration
 from kquota_spark.config.settings import Quotas
 from kquota_spark.formats.text.person_units import iso_time
-from kquota_spark.model.compare.drift import Change, Drift, Editor, drifts, with_editors
+from kquota_spark.model.compare.drift import Drift, Editor, drifts, with_editors
 from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.quota_set import QuotaEdit
 from kquota_spark.model.quotas.quota_types import QuotaKey
+from kquota_spark.model.quotas.rules import QuotaChange
 from tests.support.programs.command_output import run
 from tests.support.tables.table_rows import DAY, T0_MS, request, rule, second, source, write_table
 
@@ -35,11 +36,13 @@ def a_moment_later(monkeypatch: pytest.MonkeyPatch) -> None:
     look_at(monkeypatch, KNOWN_S + 10)
 
 
-def change(at_ms: int, value: float | None, previous: float | None, before_ms: int | None = None) -> Change:
-    return Change(ALICE, KEY, value, previous, at_ms, before_ms, at_ms)
+def change(
+    at_ms: int, value: float | None, previous: float | None, before_ms: int | None = None
+) -> QuotaChange:
+    return QuotaChange(ALICE, KEY, value, previous, at_ms, at_ms, before_ms)
 
 
-def only(declared: float | None, now: float | None, *changes: Change) -> Drift:
+def only(declared: float | None, now: float | None, *changes: QuotaChange) -> Drift:
     [found] = drifts([QuotaEdit(ALICE, KEY, declared, now)], changes)
     return found
 
@@ -59,13 +62,16 @@ HISTORY = (change(100, 5.0, None), change(200, 7.0, 5.0), change(300, 8.0, 7.0))
 )
 def test_since_when(declared: float | None, now: float, since_ms: int | None, last_ms: int | None) -> None:
     found = only(declared, now, *HISTORY)
-    assert (found.since and found.since.at_ms, found.last and found.last.at_ms) == (since_ms, last_ms)
+    assert (found.since and found.since.changed_at_ms, found.last and found.last.changed_at_ms) == (
+        since_ms,
+        last_ms,
+    )
 
 
 def test_a_value_that_came_back_drifted_at_the_last_departure() -> None:
     changes = (change(100, 5.0, None), change(200, 7.0, 5.0), change(300, 5.0, 7.0), change(400, 8.0, 5.0))
     found = only(5.0, 8.0, *changes)
-    assert found.since is not None and found.since.at_ms == 400
+    assert found.since is not None and found.since.changed_at_ms == 400
 
 
 @pytest.mark.parametrize(
