@@ -55,6 +55,7 @@ class Ledger:
         changes: all recorded changes.
         problems: version and text of the last problem of each node.
         accepts_removal: whether to believe the source however many quotas vanish and however old its nodes are.
+        complete_through_ms: epoch ms up to which all edits are recorded; None if that is not known.
     """
 
     def __init__(
@@ -63,7 +64,10 @@ class Ledger:
         problems: Mapping[str, tuple[int, str]],
         *,
         accepts_removal: bool = False,
+        complete_through_ms: int | None = None,
     ) -> None:
+        self.complete_through_ms = complete_through_ms or BEGINNING_MS
+        """Epoch ms up to which all edits are recorded."""
         self._accepts_removal = accepts_removal
         self._recorded: dict[AnyEntity, Recorded] = {}
         self._problems = dict(problems)

@@ -110,20 +110,24 @@ class Watcher:
         source = self._source
         if source is None:
             return
-        if self._mend(source):
+        if self._mend():
             with self._writing():
                 self._tables.write_rules(None)
-        answer = source.read()
+        answer = source.changes(self._ledger)
         if answer is not None:
             self._record(source, answer, is_first=False)
 
-    def _open(self, source: WatchedSource, known_through_ms: int | None) -> None:
+    def _open(self, known_through_ms: int | None) -> None:
+        """Continue from the edits in the tables."""
         tables, accepts_removal = self._tables, self._settings.quotas.accept_mass_removal
-        source.open(
-            Ledger(tables.changes, tables.problems, accepts_removal=accepts_removal), known_through_ms
+        self._ledger = Ledger(
+            tables.changes,
+            tables.problems,
+            accepts_removal=accepts_removal,
+            complete_through_ms=known_through_ms,
         )
 
-    def _mend(self, source: WatchedSource) -> bool:
+    def _mend(self) -> bool:
         """Correct the times of edits that a clock that was ahead recorded; whether there were any."""
         tables, now = self._tables, self._clock_ms()
         if not is_ahead(tables.newest_edit_ms, now):
@@ -140,17 +144,17 @@ class Watcher:
             "%d edits are recorded with times ahead of this clock: it was ahead when they were seen, or is behind "
             "now. They are taken to have come between the looks before and now: verdicts there are uncertain", count
         )  # fmt: skip
-        self._open(source, look_ms)
+        self._open(look_ms)
         return True
 
     def _first_answer(self, source: WatchedSource) -> Answer:
         tables = self._tables
-        if not self._mend(source):
-            self._open(source, tables.known_through_ms)
+        if not self._mend():
+            self._open(tables.known_through_ms)
         found = None
         try:
             source.start()
-            found = source.read()
+            found = source.changes(self._ledger)
         except UnreachableError as error:
             if tables.known_through_ms is None:
                 raise

@@ -43,9 +43,8 @@ class ZooKeeperSource:
         self.apply_lag_ms: int = settings.quotas.apply_lag
         """Time after which brokers apply an edit, ms."""
         self._tree = QuotaTree(self._quotas)
-        self._compared: View | None = None
+        self._compared: tuple[View, Ledger] | None = None
         self._is_complete = False
-        self._complete_through_ms = BEGINNING_MS
 
     def start(self) -> None:
         """Connect and wait until the source can be read.
@@ -64,12 +63,6 @@ class ZooKeeperSource:
                 raise self._no_snapshot(view)
             self._tree.changed.wait(_RETRY_S)
 
-    def open(self, ledger: Ledger, known_through_ms: int | None) -> None:
-        """Continue from the recorded edits; to be called before `read`."""
-        self._ledger = ledger
-        self._compared = None
-        self._complete_through_ms = known_through_ms or BEGINNING_MS
-
     def wait(self) -> None:
         """Wait until there may be an edit, or a sign of life is due."""
         self._tree.changed.wait(self._quotas.known_through_interval / 1_000)
@@ -78,24 +71,27 @@ class ZooKeeperSource:
         """End a `wait` early."""
         self._tree.changed.set()
 
-    def read(self) -> Answer | None:
-        """The edits since the last read; None while the source does not answer.
+    def changes(self, after: Ledger) -> Answer | None:
+        """The edits that are not recorded yet; None while the source does not answer.
 
         They are incomplete if some nodes cannot be read, or edits are refused or not believed.
+
+        Args:
+            after: the recorded edits; the new ones are recorded there.
         """
         asked_at_ms = self._clock_ms()
         view = self._tree.read()
         if view is None:
             return None
         edits = Edits()
-        if view is not self._compared:
-            after_ms = _not_ahead(self._complete_through_ms, asked_at_ms)
-            edits = self._ledger.compare(view, self._clock_ms(), after_ms)
-            self._compared = view
+        if self._compared is None or view is not self._compared[0] or after is not self._compared[1]:
+            after_ms = _not_ahead(after.complete_through_ms, asked_at_ms)
+            edits = after.compare(view, self._clock_ms(), after_ms)
+            self._compared = view, after
             self._is_complete = not (view.unreadable or edits.refused or edits.vanished)
         if not self._is_complete:
             return Answer(edits)
-        self._complete_through_ms = asked_at_ms
+        after.complete_through_ms = asked_at_ms
         return Answer(edits, asked_at_ms)
 
     def stop(self) -> None:
@@ -132,16 +128,10 @@ class AdminSource:
         self._admin = QuotaAdmin(kafka.bootstrap_servers, kafka.options, timeout_ms=timeout_ms)
         self._woken = threading.Event()
         self._failures = 0
-        self._complete_through_ms = BEGINNING_MS
 
     def start(self) -> None:
         """See `ZooKeeperSource`."""
         self._described()
-
-    def open(self, ledger: Ledger, known_through_ms: int | None) -> None:
-        """See `ZooKeeperSource`."""
-        self._ledger = ledger
-        self._complete_through_ms = known_through_ms or BEGINNING_MS
 
     def wait(self) -> None:
         """See `ZooKeeperSource`; it waits longer after each failure."""
@@ -155,7 +145,7 @@ class AdminSource:
         """See `ZooKeeperSource`."""
         self._woken.set()
 
-    def read(self) -> Answer | None:
+    def changes(self, after: Ledger) -> Answer | None:
         """See `ZooKeeperSource`."""
         asked_at_ms = self._clock_ms()
         try:
@@ -168,14 +158,14 @@ class AdminSource:
         if self._failures:
             _log.warning("Kafka %s describes its quotas again", self._settings.kafka.bootstrap_servers)
             self._failures = 0
-        after_ms = _not_ahead(self._complete_through_ms, asked_at_ms)
-        edits = self._ledger.compare_described(found, after_ms, self._clock_ms())
+        after_ms = _not_ahead(after.complete_through_ms, asked_at_ms)
+        edits = after.compare_described(found, after_ms, self._clock_ms())
         if edits.vanished:
             return Answer(edits)
         lag_ms = 0 if self._admin.has_zookeeper else _METADATA_LAG_MS
         # Not the maximum of both: this clock may have been ahead at the last poll.
-        self._complete_through_ms = asked_at_ms - lag_ms
-        return Answer(edits, self._complete_through_ms)
+        after.complete_through_ms = asked_at_ms - lag_ms
+        return Answer(edits, after.complete_through_ms)
 
     def stop(self) -> None:
         """See `ZooKeeperSource`."""

@@ -1,4 +1,4 @@
-"""The nodes that an enforcer keeps in ZooKeeper: its lease, the fencing number, and records of nodes that it created."""
+"""The nodes that an enforcer keeps in ZooKeeper: its lease, the fencing number, and a record of each created node."""
 
 from __future__ import annotations
 

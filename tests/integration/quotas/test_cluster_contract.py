@@ -1,4 +1,4 @@
-"""Each real `Cluster` keeps the contract, for people and for an enforcer: ZooKeeper, and the Admin API of both modes."""
+"""Each real `Cluster` keeps the contract, for people and for an enforcer: ZooKeeper and the Admin API of both modes."""
 
 from __future__ import annotations
 

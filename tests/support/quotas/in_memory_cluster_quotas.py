@@ -1,4 +1,4 @@
-"""A cluster in memory with the quotas of a test, which says what was altered: for tests of the commands that people use."""
+"""A cluster in memory that lists what was altered: for tests of the commands that people use."""
 
 from __future__ import annotations
 

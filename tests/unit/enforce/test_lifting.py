@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from kquota_spark.enforce.changes import Event, Quota, StepId
+from kquota_spark.enforce.changes import Event, Evidence, LogEntry, Mode, Proposal, Quota, StepId
 from kquota_spark.enforce.in_memory import (
     InMemoryLease,
 )
@@ -158,6 +160,22 @@ def test_what_somebody_else_has_set_meanwhile_stays() -> None:
     assert cluster.nodes == {**NODES, "users/alice": alice, "users/new": {"producer_byte_rate": "8"}}
     assert events(cluster).count("superseded") == 1
     assert enable(cluster) == []
+
+
+def test_a_change_of_the_enforcer_on_a_lifted_quota_keeps_its_end() -> None:
+    """It lies on the lift, so it is no edit of somebody else, and is in force when the lift ends."""
+    cluster, quota = Cluster(), QUOTAS[0]
+    disable(cluster)
+    proposal = Proposal(quota, None, 3e6, "penalty", "over its limit", 9_000, Evidence(0, 0, 0, 0, 0))
+    planned = LogEntry(StepId("p-1", 1), Event.PLANNED, 1, proposal, Mode.ENFORCE, "enforcer")
+    sent = replace(planned, event=Event.SENDING, fencing=1, note="{}")
+    cluster.ledger.append([planned, sent, replace(sent, event=Event.APPLIED)])
+    cluster.nodes["users/alice"]["producer_byte_rate"] = "3000000"
+    [bad] = [line for line in enable(cluster) if line.fate.is_bad]
+    assert bad == Line(quota, 3e6, 3e6, Fate.SUPERSEDED, "somebody else has set it")
+    state = LogState.of(cluster.ledger.entries())
+    assert [step.step_id.plan_id for step in state.live[quota]] == ["p-1"]
+    assert [step.step_id.plan_id for step in state.expired(9_000)] == ["p-1"]
 
 
 def test_what_somebody_else_has_put_back_is_restored() -> None:

@@ -83,8 +83,8 @@ def test_a_poll_of_the_year_2099_says_nothing_of_the_edits_after_it(monkeypatch:
     monkeypatch.setattr(QuotaAdmin, "_ask", ask)
     clock: Iterator[int] = iter((1_000, 2_000, YEAR_2099_MS, YEAR_2099_MS, 5_000, 6_000))
     source = AdminSource(SETTINGS, lambda: next(clock))
-    source.open(Ledger([], {}), None)
-    answers = [source.read() for _ in range(3)]
+    recorded = Ledger([], {})
+    answers = [source.changes(recorded) for _ in range(3)]
     assert [answer and answer.known_through_ms for answer in answers] == [1_000, YEAR_2099_MS, 5_000]
     assert answers[2] is not None
     # Nobody knows when the poll of 2099 was made: the edit came after the one before it, which was there at the
@@ -181,7 +181,6 @@ def test_a_start_mends_what_a_run_with_a_clock_ahead_has_recorded(
 def zookeeper(monkeypatch: pytest.MonkeyPatch, clock: Iterator[int], *views: View) -> ZooKeeperSource:
     source, shown = ZooKeeperSource(Settings(), lambda: next(clock)), iter(views)
     monkeypatch.setattr(source, "_tree", SimpleNamespace(read=lambda: next(shown)))
-    source.open(Ledger([], {}), None)
     return source
 
 
@@ -196,7 +195,8 @@ def test_an_edit_of_a_zookeeper_host_whose_clock_is_ahead_came_between_two_looks
     clock = iter((1_000, 1_001, 9_000, 9_001, 20_000, 20_001))
     views = node(1.0, 500, 5), node(2.0, 9_001 + DAY_MS, 6), node(3.0, 15_000, 7)
     source = zookeeper(monkeypatch, clock, *views)
-    found = [answer.edits.changes for answer in (source.read() for _ in views) if answer]
+    recorded = Ledger([], {})
+    found = [answer.edits.changes for answer in (source.changes(recorded) for _ in views) if answer]
     assert found == [
         [QuotaChange(ALICE, RATE, 1.0, None, 500, 5)],
         [QuotaChange(ALICE, RATE, 2.0, 1.0, 1_000, 6, 9_001)],
@@ -206,7 +206,7 @@ def test_an_edit_of_a_zookeeper_host_whose_clock_is_ahead_came_between_two_looks
 
 def test_a_zookeeper_clock_that_differs_as_clocks_do_is_believed(monkeypatch: pytest.MonkeyPatch) -> None:
     source = zookeeper(monkeypatch, iter((1_000, 1_001)), node(1.0, 6_001, 5))
-    answer = source.read()
+    answer = source.changes(Ledger([], {}))
     assert answer is not None
     assert answer.edits.changes == [QuotaChange(ALICE, RATE, 1.0, None, 6_001, 5)]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -42,8 +43,8 @@ WHOLE = answer(
 )
 
 
-def source(monkeypatch: pytest.MonkeyPatch, *answers: SimpleNamespace) -> AdminSource:
-    """A source whose brokers give these answers; the clock goes on by a second with each look."""
+def source(monkeypatch: pytest.MonkeyPatch, *answers: SimpleNamespace) -> Callable[[], Answer | None]:
+    """Polls a source whose brokers give these answers; the clock goes on by a second with each look."""
     given = iter(answers)
     clock = iter(range(1_000, 99_000, 1_000))
 
@@ -52,15 +53,14 @@ def source(monkeypatch: pytest.MonkeyPatch, *answers: SimpleNamespace) -> AdminS
         return [next(given)]
 
     monkeypatch.setattr(QuotaAdmin, "_ask", ask)
-    made = AdminSource(SETTINGS, lambda: next(clock))
-    made.open(Ledger([], {}), None)
-    return made
+    made, recorded = AdminSource(SETTINGS, lambda: next(clock)), Ledger([], {})
+    return lambda: made.changes(recorded)
 
 
 def test_users_client_ids_and_ips_are_read_and_what_is_unknown_is_left_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    found = source(monkeypatch, WHOLE).read()
+    found = source(monkeypatch, WHOLE)()
     assert found is not None
     assert found.known_through_ms == 1_000  # when it was asked, not when it was answered
     assert found.edits.changes == [
@@ -74,14 +74,14 @@ def test_errors_and_half_answers_are_no_deletion_and_are_said_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     wrong = [answer(error_code=7, is_null=True), answer(is_null=True), answer(error_code=31)]
-    polled = source(monkeypatch, WHOLE, *wrong, WHOLE, answer(*WHOLE.entries[1:]))
-    polled.read()
-    assert [polled.read() for _ in wrong] == [None] * 3
+    poll = source(monkeypatch, WHOLE, *wrong, WHOLE, answer(*WHOLE.entries[1:]))
+    poll()
+    assert [poll() for _ in wrong] == [None] * 3
     assert "did not describe the quotas: error 7 (told so)" in caplog.text
     # Asked at 6,000: nothing has changed, and nothing in between was missed.
-    assert polled.read() == Answer(known_through_ms=6_000)
+    assert poll() == Answer(known_through_ms=6_000)
     assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
-    last = polled.read()
+    last = poll()
     assert last is not None
     # An entity that is not in a whole answer has no quota any more, since some time after 6,000.
     assert last.edits.changes == [
