@@ -24,6 +24,7 @@ from kquota_spark.enforce.policies.policy import (
     Raise,
 )
 from kquota_spark.enforcement.exempt_file import read_exempt
+from kquota_spark.errors import UserError
 from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.quota_types import QuotaKey
 from kquota_spark.name_patterns import is_match, pattern_problem

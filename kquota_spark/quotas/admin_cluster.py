@@ -2,7 +2,7 @@
 
 AlterClientQuotas takes no epoch, so the fence is checked immediately before it, not inside it. Kafka has no
 compare-and-set for quotas either, so the value is read one round trip before it is written. An edit between the two is
-overwritten, and only a read afterwards shows which write came last. `docs/enforcement-writes.md` describes the
+overwritten, and only a read afterwards shows which write came last. `docs/enforcing.md` describes the
 remaining risks.
 """
 
