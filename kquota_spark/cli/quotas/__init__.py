@@ -1,5 +1,5 @@
 """Commands that read and edit quotas.
 
-In reading order: undo, quota_edits, held_quotas, quota_sides, exchange, alter, describe, diff, drift, tree,
+In reading order: undo, quota_edits, held_quotas, quota_sides, exchange, alter, describe, diff, drift, review, tree,
 context, kfk_selection, kfk.
 """

@@ -26,7 +26,7 @@ def headroom(settings: Settings, scope: Scope) -> Headroom:
     It is `headroom_percent` of the capacity that the policy states, less the used rate: the 95th percentile of the
     broker's periods of ten seconds, in at most a day.
     """
-    policy = _raise_policy(Path(settings.enforcement.policy_file))
+    policy = raise_policy(Path(settings.enforcement.policy_file))
     if policy is None:
         return {}
     to_ms = scope.covered.to_ms
@@ -38,7 +38,8 @@ def headroom(settings: Settings, scope: Scope) -> Headroom:
     }
 
 
-def _raise_policy(path: Path) -> Raise | None:
+def raise_policy(path: Path) -> Raise | None:
+    """The first policy of the kind `raise` in a file; None without one, and for a file that cannot be read."""
     if not path.is_file():
         return None
     try:

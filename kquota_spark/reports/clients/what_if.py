@@ -23,7 +23,7 @@ from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.model.quotas.resolve import Bucket
 from kquota_spark.model.replay.decision import Decision, Stretch, judge_bucket, replay_of
 from kquota_spark.model.replay.replay import Outcome, Verdict
-from kquota_spark.reports.clients.stored_usage import stored_gaps, stored_rings, stored_usage
+from kquota_spark.reports.clients.stored_usage import UsagePart, stored_gaps, stored_rings, stored_usage
 from kquota_spark.schema import harm
 from kquota_spark.schema.key_columns import FROM_LOG
 from kquota_spark.store.reading import Tables
@@ -167,6 +167,7 @@ def what_if(
     from_ms: int,
     to_ms: int,
     *,
+    parts: Sequence[UsagePart] = (),
     progress: Callable[[int], None] = lambda _: None,
 ) -> WhatIf:
     """Judge a period of the tables' bandwidth usage under the past quotas and under others.
@@ -177,6 +178,7 @@ def what_if(
         after: the other quotas.
         from_ms: first second, epoch ms; usage shortly before it fills the windows.
         to_ms: end, epoch ms, exclusive.
+        parts: only usage of at least one of these; empty for all.
         progress: takes the number of requests that are about to be judged.
 
     Raises:
@@ -187,7 +189,7 @@ def what_if(
     tally = _Tally(from_ms, to_ms)
     clients: set[tuple[QuotaType, str, str]] = set()
     traffic = sorted(
-        stored_usage(settings, from_ms - WARM_UP_MS, to_ms),
+        stored_usage(settings, from_ms - WARM_UP_MS, to_ms, parts=parts),
         key=lambda row: (row.broker_id, row.quota_type.value),
     )
     progress(sum(len(row.points) for row in traffic))

@@ -1,0 +1,217 @@
+"""Clients that a change gives another limit or bucket, in groups that share buckets, with the replay of their traffic.
+
+A group has all buckets that its clients use before or after. So a delay that moves from one bucket to another is
+counted once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from kquota_spark.config.governor import make_governor
+from kquota_spark.config.settings import Settings
+from kquota_spark.config.windows import rate_config
+from kquota_spark.model.compare.observed_clients import Seen
+from kquota_spark.model.compare.quota_diff import EffectChange
+from kquota_spark.model.quotas.entities import Entity
+from kquota_spark.model.quotas.quota_callback import LeaderBook
+from kquota_spark.model.quotas.quota_set import QuotaSet
+from kquota_spark.model.quotas.quota_types import BANDWIDTH, QuotaType
+from kquota_spark.model.quotas.resolve import Bucket, resolve
+from kquota_spark.model.quotas.rules import BEGINNING_MS, RuleBook, RuleStretch
+from kquota_spark.reports.clients.stored_usage import UsagePart, stored_rings
+from kquota_spark.reports.clients.what_if import WARM_UP_MS, Difference, what_if
+from kquota_spark.reports.review.review import Affected, Replayed
+from kquota_spark.reports.review.screen import Member, hot_hours, spans
+from kquota_spark.store.reading import Tables
+
+MOST_REQUESTS = 400_000
+"""Maximum requests of one replay. Further clients stay without a figure, and the review names them."""
+_BY_CALLBACK = "a quota callback of the brokers decides, which the files do not describe"
+_TOO_MANY = "too many requests for one replay"
+_OTHER_TYPE = "quotas of this type are not replayed"
+_Key = tuple[QuotaType, Bucket]
+
+
+@dataclass(slots=True)
+class _Group:
+    """Buckets before and after that share clients, and the changes of these clients."""
+
+    changes: list[EffectChange] = field(default_factory=list)
+    was: set[_Key] = field(default_factory=set)
+    now: set[_Key] = field(default_factory=set)
+
+    def shown(self) -> Affected:
+        first = self.changes[0]
+        buckets = {key[1] for key in self.now} or {key[1] for key in self.was}
+        return Affected(
+            first.quota_type,
+            tuple(sorted(buckets, key=lambda bucket: (bucket.user, bucket.client_id))),
+            tuple(sorted((one.identity.user or "", one.identity.client_id or "") for one in self.changes)),
+            tuple(dict.fromkeys((one.before.limit, one.after.limit) for one in self.changes)),
+            any(
+                one.is_other_bucket and None not in (one.before.bucket, one.after.bucket)
+                for one in self.changes
+            ),
+            tuple(dict.fromkeys(str(one.after.rule) for one in self.changes)),
+            sum(one.amount for one in self.changes),
+        )
+
+
+def affected(
+    settings: Settings,
+    sides: tuple[QuotaSet, QuotaSet],
+    changes: Iterable[EffectChange],
+    seen: Sequence[Seen],
+    period: tuple[int, int],
+) -> list[Affected]:
+    """The groups of clients with another limit or bucket, those with the largest increase of delay first.
+
+    Args:
+        settings: where the tables are, and the cluster.
+        sides: quotas before and after the change.
+        changes: of clients that were seen.
+        seen: all clients of the period.
+        period: first second and end, epoch ms.
+
+    Raises:
+        UserError: a table cannot be read.
+    """
+    groups = list(_groups(changes))
+    found = [group.shown() for group in groups]
+    if settings.quotas.callback:
+        return sorted((replace(one, why=_BY_CALLBACK) for one in found), key=_order)
+    replayed = _replayed_groups(settings, sides, groups, seen, period)
+    return sorted((_with_replay(one, replayed, number) for number, one in enumerate(found)), key=_order)
+
+
+def _with_replay(one: Affected, replayed: Mapping[int, Replayed | None], number: int) -> Affected:
+    replay = replayed.get(number)
+    if replay is None:
+        return replace(one, why=_TOO_MANY if number in replayed else _OTHER_TYPE)
+    # In the open loop the requests of throttled clients pile up, so the sum is an upper bound.
+    return replace(one, replay=replace(replay, is_at_most=one.is_lower and replay.more_ms > 0))
+
+
+def _order(one: Affected) -> tuple[object, ...]:
+    more_ms = 0 if one.replay is None else one.replay.more_ms
+    rank = 0 if more_ms > 0 else 1 if one.replay is None and not one.is_harmless else 2
+    return rank, -abs(more_ms), not one.is_lower, -one.amount, one.quota_type, one.clients
+
+
+def _groups(changes: Iterable[EffectChange]) -> Iterator[_Group]:
+    """The changes, joined where they have a bucket in common."""
+    group_of: dict[_Key, _Group] = {}
+    for change in changes:
+        quota_type = QuotaType(change.quota_type)
+        keys = [
+            [] if governs.bucket is None else [(quota_type, governs.bucket)]
+            for governs in (change.before, change.after)
+        ]
+        own = _Group([change], set(keys[0]), set(keys[1]))
+        for other in {
+            id(group_of[key]): group_of[key] for key in own.was | own.now if key in group_of
+        }.values():
+            own.changes[:0] = other.changes
+            own.was |= other.was
+            own.now |= other.now
+        for key in own.was | own.now:
+            group_of[key] = own
+    yield from {id(group): group for group in group_of.values()}.values()
+
+
+def _replayed_groups(
+    settings: Settings,
+    sides: tuple[QuotaSet, QuotaSet],
+    groups: Sequence[_Group],
+    seen: Sequence[Seen],
+    period: tuple[int, int],
+) -> dict[int, Replayed | None]:
+    """The replay of each bandwidth group by its number; None for groups beyond `MOST_REQUESTS`.
+
+    Groups that no limit could throttle need no replay: all their figures are 0.
+    """
+    numbers = {
+        key: number
+        for number, group in enumerate(groups)
+        for key in group.was | group.now
+        if key[0] in BANDWIDTH
+    }
+    found: dict[int, Replayed | None] = {number: Replayed() for number in numbers.values()}
+    hours = _hot_hours_of_groups(settings, sides, numbers, seen, period)
+    left, parts = MOST_REQUESTS, []
+    for number in sorted(hours, key=lambda number: (sum(hours[number].values()), number)):
+        left -= sum(hours[number].values())
+        if left < 0:
+            found[number] = None
+            continue
+        for quota_type, bucket in groups[number].was | groups[number].now:
+            for from_ms, to_ms in spans(hours[number], WARM_UP_MS):
+                parts.append(UsagePart(quota_type, bucket.user, bucket.client_id, from_ms, to_ms))
+    if parts:
+        for each in _replay(settings, sides, parts, period):
+            number_of = numbers.get((each.quota_type, each.bucket))
+            so_far = None if number_of is None else found[number_of]
+            if number_of is not None and so_far is not None:
+                found[number_of] = _sum(so_far, each)
+    return found
+
+
+def _hot_hours_of_groups(
+    settings: Settings,
+    sides: tuple[QuotaSet, QuotaSet],
+    numbers: Mapping[_Key, int],
+    seen: Sequence[Seen],
+    period: tuple[int, int],
+) -> dict[int, dict[int, int]]:
+    """Per group, the hours in which one of its buckets could be throttled, before or after."""
+    keys = {(side, key): place for place, (side, key) in enumerate((s, k) for s in (0, 1) for k in numbers)}
+    members = []
+    for one in seen:
+        if one.quota_type not in BANDWIDTH:
+            continue
+        for side, quotas in enumerate(sides):
+            rule = resolve(one.user, one.client_id, one.quota_type.key, quotas.get)
+            place = keys.get((side, (one.quota_type, rule.bucket)))
+            if place is not None and rule.limit is not None:
+                members.append(Member(one.quota_type, one.user, one.client_id, place, rule.limit))
+    rings = [rate_config(settings), *stored_rings(settings).values()]
+    with Tables(settings) as tables:
+        tables.open("usage", period[0])
+        hot = hot_hours(tables, settings.cluster_id, members, rings, period)
+    found: dict[int, dict[int, int]] = {}
+    for (_, key), place in keys.items():
+        for hour, requests in hot.get(place, {}).items():
+            of_group = found.setdefault(numbers[key], {})
+            of_group[hour] = max(of_group.get(hour, 0), requests)
+    return found
+
+
+def _replay(
+    settings: Settings, sides: tuple[QuotaSet, QuotaSet], parts: Sequence[UsagePart], period: tuple[int, int]
+) -> list[Difference]:
+    """The recorded requests of these parts of usage under both sets of quotas: the only call of the replay."""
+    before, after = (make_governor(settings, _book(quotas), LeaderBook()) for quotas in sides)
+    return what_if(settings, before, after, *period, parts=parts).differences
+
+
+def _book(quotas: QuotaSet) -> RuleBook:
+    """The quotas as if they had always been in force."""
+    return RuleBook(
+        RuleStretch(entity, values, BEGINNING_MS, None, None)
+        for entity, values in quotas.items()
+        if isinstance(entity, Entity)
+    )
+
+
+def _sum(so_far: Replayed, each: Difference) -> Replayed:
+    before, after = each.before, each.after
+    return replace(
+        so_far,
+        throttled_before=so_far.throttled_before + (0 if before is None else before.throttled_requests),
+        throttled_after=so_far.throttled_after + (0 if after is None else after.throttled_requests),
+        delay_before_ms=so_far.delay_before_ms + each.throttled_ms[0],
+        delay_after_ms=so_far.delay_after_ms + each.throttled_ms[1],
+        unknown=so_far.unknown + (0 if after is None else after.unknown),
+    )

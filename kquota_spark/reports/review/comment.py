@@ -1,0 +1,243 @@
+"""The review as one comment in Markdown of GitHub, for people who decide about a pull request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from kquota_spark.formats.text.person_units import (
+    amount_text,
+    iso_time,
+    person_ms,
+    quota_texts,
+    rate_text,
+    type_text,
+)
+from kquota_spark.model.compare.quota_diff import EffectChange
+from kquota_spark.model.compare.quota_tree import quota_type_of
+from kquota_spark.model.quotas.quota_set import QuotaEdit
+from kquota_spark.model.quotas.quota_types import CONNECTION, QuotaKey
+from kquota_spark.reports.review.code_spans import Names, names_of
+from kquota_spark.reports.review.review import Affected, Limits, Oversubscription, Review, is_lower
+from kquota_spark.reports.review.verdict import more_delay_ms
+
+MOST_BYTES = 60_000
+"""Maximum bytes of a comment: GitHub refuses one of more than 65,536 characters."""
+_ROWS = (50, 25, 12, 6, 3)
+"""Maximum rows of a table; fewer until the comment fits."""
+_MOST_LIMITS, _MOST_BUCKETS = 2, 2
+_TITLES = {
+    0: "Quota change: no harm in the recorded traffic",
+    2: "Quota change: a person must decide",
+    3: "Quota change: harm above the budget",
+}
+_NOTE = (
+    "Limits hold per broker. The delay is the sum of the throttle times of all recorded requests, by replay under "
+    "the old and the new rules. Real clients send later if they are throttled, so after a cut it is an upper bound."
+)
+
+
+def comment_of(review: Review | None, code: int) -> str:
+    """The comment; empty without a change.
+
+    Args:
+        review: None if there is no change.
+        code: exit code of the command, which is the verdict.
+    """
+    if review is None:
+        return ""
+    texts = ("\n".join(_Comment(review, code, rows).lines()) + "\n" for rows in _ROWS)
+    return next(text for text in texts if len(text.encode()) <= MOST_BYTES)
+
+
+class _Comment:
+    """One comment, with so many rows per table."""
+
+    def __init__(self, review: Review, code: int, rows: int) -> None:
+        self._review, self._code, self._rows = review, code, rows
+        entities = [*(one.entity for one in review.edits), *(one.entity for one in review.names)]
+        for one in review.mangled:
+            entities += (one.meant, one.stands)
+        names = names_of(entities)
+        for group in review.affected:
+            names += (name for client in group.clients for name in client)
+            names += (name for bucket in group.buckets for name in (bucket.user, bucket.client_id))
+        for change in review.possible:
+            names += filter(None, change.identity)
+        self._names = Names(names)
+
+    def lines(self) -> Iterator[str]:
+        review = self._review
+        yield f"### {_TITLES[self._code]}"
+        yield from ("", f"**{_headline(review)}**")
+        if review.reasons:
+            yield ""
+            yield from (f"- {reason.text[0].upper()}{reason.text[1:]}." for reason in review.reasons)
+        yield from self._affected()
+        yield from self._edits()
+        yield from self._capacity()
+        yield from self._suspicious()
+        yield from self._unseen()
+        if review.not_judged:
+            yield from ("", "#### Not known", "")
+            yield from (f"- {text}" for text in review.not_judged)
+        yield from ("", f"<sub>{_period_text(review)} {_NOTE}</sub>")
+
+    def _table(
+        self, title: str, heads: Sequence[str], rows: Sequence[Sequence[str]], left: int
+    ) -> Iterator[str]:
+        """A table; the first `left` columns are texts, the others numbers."""
+        if not rows:
+            return
+        yield from ("", f"#### {title}", "")
+        yield f"| {' | '.join(heads)} |"
+        yield f"| {' | '.join('---' if place < left else '---:' for place in range(len(heads)))} |"
+        yield from (f"| {' | '.join(row)} |" for row in rows[: self._rows])
+        if len(rows) > self._rows:
+            yield from ("", f"{len(rows) - self._rows:,} more rows: `kquota review --output json` has all.")
+
+    def _affected(self) -> Iterator[str]:
+        heads = ("clients", "type", "limit", "throttled requests", "total delay", "used")
+        yield from self._table(
+            "Clients with another limit", heads, [self._group(one) for one in self._review.affected], 2
+        )
+        for why in dict.fromkeys(one.why for one in self._review.affected if one.why):
+            yield from ("", f"?: {why}.")
+
+    def _group(self, one: Affected) -> list[str]:
+        shown = [self._names.bucket(each.user, each.client_id) for each in one.buckets[:_MOST_BUCKETS]]
+        more = len(one.buckets) - _MOST_BUCKETS
+        who = "<br>".join(shown) + (f"<br>and {more:,} more" if more > 0 else "")
+        if len(one.clients) > max(1, len(one.buckets)):
+            who += f" ({len(one.clients):,} clients)"
+        limits = [_limits(one.quota_type, each) for each in one.limits[:_MOST_LIMITS]]
+        if len(one.limits) > _MOST_LIMITS:
+            limits.append(f"and {len(one.limits) - _MOST_LIMITS:,} more")
+        if one.is_shared_anew:
+            limits.append("shared anew")
+        replay = one.replay
+        if replay is None:
+            figures = ["?", "?"]
+        else:
+            most = "≤ " if replay.is_at_most else ""
+            figures = [
+                _pair(replay.throttled_before, replay.throttled_after, lambda count: f"{count:,}", most),
+                _pair(replay.delay_before_ms, replay.delay_after_ms, person_ms, most),
+            ]
+        return [
+            who,
+            type_text(one.quota_type),
+            "<br>".join(limits),
+            *figures,
+            amount_text(one.quota_type, one.amount),
+        ]
+
+    def _edits(self) -> Iterator[str]:
+        rows = [
+            [self._names.entity(one.entity), f"`{one.key.value}`", *_values(one)]
+            for one in self._review.edits
+        ]
+        yield from self._table("Changed rules", ("rule", "key", "before", "after"), rows, 2)
+
+    def _capacity(self) -> Iterator[str]:
+        rows = [_capacity_row(one) for one in self._review.capacity]
+        heads = ("key", "sum before", "sum after", "capacity", "clients without a limit")
+        yield from self._table("Sum of the limits on one broker", heads, rows, 1)
+
+    def _suspicious(self) -> Iterator[str]:
+        code = self._names.entity
+        rows = [[code(one.stands), f"{code(one.meant)}: {one.why}"] for one in self._review.mangled]
+        rows += [[code(one.entity), one.why] for one in self._review.names]
+        yield from self._table("Names to check", ("rule", "why"), rows, 2)
+
+    def _unseen(self) -> Iterator[str]:
+        rows = [
+            [
+                self._identity(one),
+                type_text(one.quota_type),
+                _limits(one.quota_type, (one.before.limit, one.after.limit)),
+            ]
+            for one in sorted(self._review.possible, key=_is_higher)
+        ]
+        yield from self._table("Clients without recorded traffic", ("clients", "type", "limit"), rows, 2)
+
+    def _identity(self, change: EffectChange) -> str:
+        user, client_id, ip = change.identity
+        if _is_of_ips(change):
+            return "any other ip" if ip is None else f"ip {self._names.code(ip)}"
+        return self._names.client(user, client_id)
+
+
+def _is_of_ips(change: EffectChange) -> bool:
+    """Whether a change is of connections per ip."""
+    return change.quota_type == CONNECTION
+
+
+def _is_higher(change: EffectChange) -> bool:
+    return not is_lower((change.before.limit, change.after.limit))
+
+
+def _headline(review: Review) -> str:
+    """Who gets another limit, and the total delay before and after."""
+    clients: dict[tuple[str, str], bool] = {}
+    for one in review.affected:
+        for client in one.clients:
+            clients[client] = clients.get(client, False) or not one.is_harmless
+    worse = sum(clients.values())
+    if review.period is None:
+        return f"{_counted(len(review.edits), 'rule')} changed, and no recorded traffic shows the effect."
+    if not clients:
+        return f"None of {_counted(review.period.clients, 'client')} with traffic gets another limit."
+    gets = "gets" if len(clients) == 1 else "get"
+    text = f"{len(clients):,} of {_counted(review.period.clients, 'client')} {gets} another limit"
+    text += f", {worse:,} of them a lower one or one to share." if worse else ", none of them a lower one."
+    judged = [one.replay for one in review.affected if one.replay is not None]
+    if not judged:
+        return text
+    before_ms, after_ms = (
+        sum(getattr(one, f"delay_{side}_ms") for one in judged) for side in ("before", "after")
+    )
+    most = "at most " if any(one.is_at_most for one in judged) else ""
+    if before_ms == after_ms == 0:
+        return f"{text} Their recorded requests are throttled neither before nor after."
+    more = more_delay_ms(review)
+    grows = (
+        f", {most}{person_ms(more)} more for those who lose" if more and after_ms - before_ms != more else ""
+    )
+    return f"{text} Total delay: {person_ms(before_ms)} → {most}{person_ms(after_ms)}{grows}."
+
+
+def _period_text(review: Review) -> str:
+    if review.period is None:
+        return ""
+    return f"Recorded traffic of {iso_time(review.period.from_ms)} to {iso_time(review.period.to_ms)}."
+
+
+def _limits(quota_type: str, limits: Limits) -> str:
+    before, after = ("unlimited" if limit is None else rate_text(quota_type, limit) for limit in limits)
+    if before == after and limits[0] != limits[1]:
+        before, after = (f"{limit:,.17g}" for limit in limits if limit is not None)
+    return before if before == after else f"{before} → {after}"
+
+
+def _pair(before: int, after: int, text: Callable[[int], str], most: str = "") -> str:
+    return text(before) if before == after else f"{text(before)} → {most}{text(after)}"
+
+
+def _values(edit: QuotaEdit) -> list[str]:
+    if isinstance(edit.key, QuotaKey):
+        return quota_texts(edit.key, edit.before, edit.after)
+    values = (edit.before, edit.after)
+    return ["not set" if value is None else rate_text(quota_type_of(edit.key), value) for value in values]
+
+
+def _capacity_row(one: Oversubscription) -> list[str]:
+    kind = quota_type_of(one.key)
+    sums = [
+        f"{rate_text(kind, value)} ({100 * value / one.capacity:,.0f} %)" for value in (one.before, one.after)
+    ]
+    free = _pair(one.unlimited_before, one.unlimited_after, lambda count: f"{count:,}")
+    return [f"`{one.key.value}`", *sums, rate_text(kind, one.capacity), free]
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -1,0 +1,101 @@
+"""The reasons why a change is not harmless, each from figures that the comment shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kquota_spark.formats.text.person_units import person_ms
+from kquota_spark.model.compare.quota_diff import EffectChange
+from kquota_spark.reports.review.review import Reason, Review, is_lower
+
+
+def reasons_of(review: Review) -> tuple[Reason, ...]:
+    """The reasons, harm first; none if the change is harmless."""
+    return tuple(sorted(_reasons(review), key=lambda reason: not reason.is_harm))
+
+
+def more_delay_ms(review: Review) -> int:
+    """The increase of the total delay of the groups whose delay grows, ms."""
+    return sum(max(0, one.replay.more_ms) for one in review.affected if one.replay is not None)
+
+
+def unjudged_clients(review: Review) -> list[EffectChange]:
+    """Lower limits of clients without traffic in the period, where no client with traffic is under the same rule.
+
+    Another client under the same rule shows what the rule does. Without one, nothing does.
+    """
+    judged = {
+        (one.quota_type, rule)
+        for one in review.affected
+        if one.replay is not None
+        for rule in one.rules_after
+    }
+    return [
+        change
+        for change in review.possible
+        if is_lower((change.before.limit, change.after.limit))
+        and (change.quota_type, str(change.after.rule)) not in judged
+    ]
+
+
+def _reasons(review: Review) -> Iterator[Reason]:
+    more_ms = more_delay_ms(review)
+    if more_ms > review.budget_ms:
+        yield Reason(
+            f"the total delay grows by {_at_most(review)}{person_ms(more_ms)} in the recorded traffic, "
+            f"and the budget is {person_ms(review.budget_ms)}",
+            is_harm=True,
+        )
+    elif more_ms:
+        yield Reason(
+            f"the total delay grows by {_at_most(review)}{person_ms(more_ms)} in the recorded traffic, "
+            f"within the budget of {person_ms(review.budget_ms)}"
+        )
+    yield from _reasons_of_clients(review)
+    for sum_ in review.capacity:
+        if sum_.is_worse:
+            yield Reason(f"the sum of the limits of {sum_.key.value} exceeds the capacity of a broker")
+        elif sum_.unlimited_after > sum_.unlimited_before:
+            yield Reason(f"more clients have no limit of {sum_.key.value}")
+    if review.mangled:
+        yield Reason("names look like those that a migration has mangled")
+    if review.names:
+        yield Reason("new names may not be meant as they are written")
+
+
+def _reasons_of_clients(review: Review) -> Iterator[Reason]:
+    judged = [one for one in review.affected if one.replay is not None]
+    unknown = sum(one.replay.unknown for one in judged if one.replay is not None)
+    if unknown:
+        yield Reason(
+            f"{unknown:,} throttled fetches came back empty: nobody knows their size under another limit"
+        )
+    without = [one for one in review.affected if one.replay is None and not one.is_harmless]
+    if without:
+        clients = sum(len(one.clients) for one in without)
+        yield Reason(f"{_counted(clients)} with a lower or shared limit could not be replayed")
+    ends = [
+        limits
+        for limits in (
+            *(limits for one in review.affected for limits in one.limits),
+            *((one.before.limit, one.after.limit) for one in review.possible),
+        )
+        if limits[0] is not None and limits[1] is None
+    ]
+    if ends:
+        yield Reason("a limit ends, and clients are then unlimited")
+    unjudged = len(unjudged_clients(review))
+    if unjudged:
+        yield Reason(f"{unjudged:,} lower limits have no recorded traffic that shows their effect")
+    elif review.period is None and review.possible:
+        yield Reason("no recorded traffic shows the effect")
+
+
+def _at_most(review: Review) -> str:
+    return (
+        "at most " if any(one.replay is not None and one.replay.is_at_most for one in review.affected) else ""
+    )
+
+
+def _counted(clients: int) -> str:
+    return "1 client" if clients == 1 else f"{clients:,} clients"
