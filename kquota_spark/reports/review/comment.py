@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
+from kquota_spark.findings.idle_rules import Mangled
 from kquota_spark.formats.text.person_units import (
     amount_text,
     iso_time,
@@ -17,9 +19,17 @@ from kquota_spark.model.compare.quota_tree import quota_type_of
 from kquota_spark.model.quotas.quota_set import QuotaEdit
 from kquota_spark.model.quotas.quota_types import CONNECTION, QuotaKey
 from kquota_spark.reports.review.code_spans import Names, names_of
-from kquota_spark.reports.review.review import Affected, Limits, Oversubscription, Review, is_lower
+from kquota_spark.reports.review.review import (
+    Affected,
+    Limits,
+    Oversubscription,
+    Review,
+    SuspiciousName,
+    is_lower,
+)
 from kquota_spark.reports.review.verdict import more_delay_ms
 
+T = TypeVar("T")
 MOST_BYTES = 60_000
 """Maximum bytes of a comment: GitHub refuses one of more than 65,536 characters."""
 _ROWS = (50, 25, 12, 6, 3)
@@ -54,14 +64,17 @@ class _Comment:
 
     def __init__(self, review: Review, code: int, rows: int) -> None:
         self._review, self._code, self._rows = review, code, rows
-        entities = [*(one.entity for one in review.edits), *(one.entity for one in review.names)]
-        for one in review.mangled:
+        # Only names that a table shows are cut, because thousands of long ones would take minutes.
+        entities = [one.entity for one in [*review.edits[:rows], *review.names[:rows]]]
+        for one in review.mangled[:rows]:
             entities += (one.meant, one.stands)
         names = names_of(entities)
-        for group in review.affected:
-            names += (name for client in group.clients for name in client)
-            names += (name for bucket in group.buckets for name in (bucket.user, bucket.client_id))
-        for change in review.possible:
+        for group in review.affected[:rows]:
+            names += (
+                name for bucket in group.buckets[:_MOST_BUCKETS] for name in (bucket.user, bucket.client_id)
+            )
+        self._possible = sorted(review.possible, key=_is_higher)
+        for change in self._possible[:rows]:
             names += filter(None, change.identity)
         self._names = Names(names)
 
@@ -83,23 +96,26 @@ class _Comment:
         yield from ("", f"<sub>{_period_text(review)} {_NOTE}</sub>")
 
     def _table(
-        self, title: str, heads: Sequence[str], rows: Sequence[Sequence[str]], left: int
+        self,
+        title: str,
+        heads: Sequence[str],
+        items: Sequence[T],
+        row: Callable[[T], Sequence[str]],
+        left: int,
     ) -> Iterator[str]:
-        """A table; the first `left` columns are texts, the others numbers."""
-        if not rows:
+        """A table with a row per item; the first `left` columns are texts, the others numbers."""
+        if not items:
             return
         yield from ("", f"#### {title}", "")
         yield f"| {' | '.join(heads)} |"
         yield f"| {' | '.join('---' if place < left else '---:' for place in range(len(heads)))} |"
-        yield from (f"| {' | '.join(row)} |" for row in rows[: self._rows])
-        if len(rows) > self._rows:
-            yield from ("", f"{len(rows) - self._rows:,} more rows: `kquota review --output json` has all.")
+        yield from (f"| {' | '.join(row(item))} |" for item in items[: self._rows])
+        if len(items) > self._rows:
+            yield from ("", f"{len(items) - self._rows:,} more rows: `kquota review --output json` has all.")
 
     def _affected(self) -> Iterator[str]:
         heads = ("clients", "type", "limit", "throttled requests", "total delay", "used")
-        yield from self._table(
-            "Clients with another limit", heads, [self._group(one) for one in self._review.affected], 2
-        )
+        yield from self._table("Clients with another limit", heads, self._review.affected, self._group, 2)
         for why in dict.fromkeys(one.why for one in self._review.affected if one.why):
             yield from ("", f"?: {why}.")
 
@@ -132,33 +148,33 @@ class _Comment:
         ]
 
     def _edits(self) -> Iterator[str]:
-        rows = [
-            [self._names.entity(one.entity), f"`{one.key.value}`", *_values(one)]
-            for one in self._review.edits
-        ]
-        yield from self._table("Changed rules", ("rule", "key", "before", "after"), rows, 2)
+        heads = ("rule", "key", "before", "after")
+        yield from self._table("Changed rules", heads, self._review.edits, self._edit, 2)
+
+    def _edit(self, one: QuotaEdit) -> list[str]:
+        return [self._names.entity(one.entity), f"`{one.key.value}`", *_values(one)]
 
     def _capacity(self) -> Iterator[str]:
-        rows = [_capacity_row(one) for one in self._review.capacity]
         heads = ("key", "sum before", "sum after", "capacity", "clients without a limit")
-        yield from self._table("Sum of the limits on one broker", heads, rows, 1)
+        title = "Sum of the limits on one broker"
+        yield from self._table(title, heads, self._review.capacity, _capacity_row, 1)
 
     def _suspicious(self) -> Iterator[str]:
-        code = self._names.entity
-        rows = [[code(one.stands), f"{code(one.meant)}: {one.why}"] for one in self._review.mangled]
-        rows += [[code(one.entity), one.why] for one in self._review.names]
-        yield from self._table("Names to check", ("rule", "why"), rows, 2)
+        names = [*self._review.mangled, *self._review.names]
+        yield from self._table("Names to check", ("rule", "why"), names, self._name, 2)
+
+    def _name(self, one: Mangled | SuspiciousName) -> list[str]:
+        if isinstance(one, Mangled):
+            return [self._names.entity(one.stands), f"{self._names.entity(one.meant)}: {one.why}"]
+        return [self._names.entity(one.entity), one.why]
 
     def _unseen(self) -> Iterator[str]:
-        rows = [
-            [
-                self._identity(one),
-                type_text(one.quota_type),
-                _limits(one.quota_type, (one.before.limit, one.after.limit)),
-            ]
-            for one in sorted(self._review.possible, key=_is_higher)
-        ]
-        yield from self._table("Clients without recorded traffic", ("clients", "type", "limit"), rows, 2)
+        heads = ("clients", "type", "limit")
+        yield from self._table("Clients without recorded traffic", heads, self._possible, self._one_unseen, 2)
+
+    def _one_unseen(self, one: EffectChange) -> list[str]:
+        limits = one.before.limit, one.after.limit
+        return [self._identity(one), type_text(one.quota_type), _limits(one.quota_type, limits)]
 
     def _identity(self, change: EffectChange) -> str:
         user, client_id, ip = change.identity
