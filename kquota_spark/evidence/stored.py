@@ -219,7 +219,8 @@ def _of_clients(row: Mapping[str, Any], from_ms: int) -> ds.Expression:
         chosen &= ds.field("user") == row["bucket_user"]
     if row["bucket_client_id"] or not row["bucket_user"]:
         chosen &= ds.field("client_id") == row["bucket_client_id"]
-    return chosen
+    found: ds.Expression = chosen
+    return found
 
 
 def _of_usage(manager: Manager, row: Mapping[str, Any], from_ms: int) -> ds.Expression:

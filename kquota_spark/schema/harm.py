@@ -6,9 +6,6 @@ and in rows from JMX that of JMX.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import NamedTuple
-
 _IS_REPLAY = "observed_total_throttle_ms is null"
 DELAY_MS = "coalesce(observed_total_throttle_ms, total_throttle_ms)"
 """Total delay of a decision, ms; null from JMX."""
@@ -64,39 +61,6 @@ held as (
   select {key}, (sum(greatest(0, least(end_ms, ?) - start_ms)) // 1000)::bigint as throttled_seconds
   from spread group by all
 )"""  # noqa: S608 - names of ours
-
-
-class Span(NamedTuple):
-    """Whole seconds of the clock, from the first until before the end."""
-
-    first_s: int
-    end_s: int
-
-
-def muted(second_s: int, longest_ms: int) -> Span:
-    """The seconds in which a throttle that began in a second held, as `time_throttled` counts them.
-
-    Args:
-        second_s: the second.
-        longest_ms: the longest throttle in it, ms.
-    """
-    return Span(second_s, second_s + max(1, -(-longest_ms // 1_000)))
-
-
-def joined(spans: Iterable[Span]) -> list[Span]:
-    """The spans in the order of time, with those that touch or overlap as one."""
-    found: list[Span] = []
-    for span in sorted(spans):
-        if found and span.first_s <= found[-1].end_s:
-            found[-1] = Span(found[-1].first_s, max(found[-1].end_s, span.end_s))
-        else:
-            found.append(span)
-    return found
-
-
-def seconds_of(spans: Iterable[Span], first_s: int, end_s: int) -> int:
-    """Seconds that spans cover together, from `first_s` until before `end_s`."""
-    return sum(max(0, min(span.end_s, end_s) - max(span.first_s, first_s)) for span in joined(spans))
 
 
 CERTAIN_REPLAY_MS = (

@@ -208,7 +208,14 @@ class SampleRing(_Samples[int]):
         Returns:
             The length of the measured window in ms; the amount in it is `total`.
         """
-        return self.record_all((amount,), (time_ms,))[1][0]
+        # The same steps as `record_all` without its lists, which cost more than the arithmetic of one event.
+        if time_ms >= self._opens_at_ms or time_ms >= self._purge_at_ms:
+            self._turn(time_ms)
+        self._add(amount, time_ms)
+        elapsed_ms = time_ms - self._oldest_start_ms
+        if elapsed_ms < self._padded_ms:
+            elapsed_ms = self._padded_ms + elapsed_ms % self._window_ms
+        return elapsed_ms or 1
 
     def record_all(self, amounts: Iterable[int], times_ms: Iterable[int]) -> tuple[list[int], list[int]]:
         """Record events in order, and measure after each.

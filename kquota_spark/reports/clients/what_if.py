@@ -1,29 +1,38 @@
-"""The effect of other quotas on past traffic: a period of `usage`, judged twice with the audit's own fold.
+"""The effect of other quotas on past traffic: a period of `usage`, judged under the past quotas and under others.
 
-Open loop: the requests stay as they were. Under lower limits, throttled clients would have sent later, so the computed
-throttled time is too high. What throttled clients would have sent under higher limits is unknown, so there the computed
-time is too low. A throttled fetch came back empty, so its verdict under another limit is unknown and counted as such.
+Two answers, from the same requests:
 
-Bandwidth only: the tables do not show which requests a request or mutation quota would have refused, or their cost.
+* Open loop: the requests keep their times. Under lower limits throttled clients would have sent later, so the total
+  delay is too high. Under higher limits they would have sent more, so it is too low.
+* Closed loop: a throttle moves the later requests of its connection (`model.loops.closed_loop`).
+
+A throttled fetch came back empty, so its verdict under another limit is unknown in the open loop, and counted as such.
+
+The loops cover quotas of bandwidth and of thread time. Controller mutations have the open loop only: the tables do not
+show when a client asks again for a refused topic. Connections per ip have none: the request log does not show the
+connections that a broker refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import groupby
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.config.windows import rate_config
+from kquota_spark.config.windows import mutation_config, rate_config
 from kquota_spark.model.govern.govern import Governor
-from kquota_spark.model.govern.traffic import BrokerBucket, Gaps, Traffic, stretches_of
-from kquota_spark.model.measure.points import Point
+from kquota_spark.model.govern.traffic import Traffic, stretches_of
+from kquota_spark.model.loops.open_loop import Judged, judged
+from kquota_spark.model.loops.tried import Bound, Closed, Key, closed_loop
+from kquota_spark.model.measure.muted_seconds import Span, joined, muted_until
+from kquota_spark.model.measure.points import Point, PointKind
 from kquota_spark.model.measure.sampled_rate import RateConfig
-from kquota_spark.model.quotas.quota_types import QuotaType
+from kquota_spark.model.quotas.quota_types import BANDWIDTH, QuotaType
 from kquota_spark.model.quotas.resolve import Bucket
-from kquota_spark.model.replay.decision import Decision, Stretch, judge_bucket, replay_of
-from kquota_spark.model.replay.replay import Outcome, Verdict
-from kquota_spark.reports.clients.stored_usage import UsagePart, stored_gaps, stored_rings, stored_usage
+from kquota_spark.model.replay.decision import Stretch
+from kquota_spark.reports.clients.stored_usage import UsagePart, stored_rings, stored_usage
 from kquota_spark.schema import harm
 from kquota_spark.schema.key_columns import FROM_LOG
 from kquota_spark.store.reading import Tables
@@ -35,7 +44,7 @@ with found as materialized (
          {harm.THROTTLED_REQUESTS} as requests, {harm.DELAY_MS} as delay_ms,
          {harm.LONGEST_THROTTLE_MS} as longest_ms, {harm.IS_THROTTLED} as is_throttled
   from decisions
-  where cluster_id = ? and {FROM_LOG} and quota_type in ('produce', 'fetch') and bucket_tags is null
+  where cluster_id = ? and {FROM_LOG} and bucket_tags is null
     and decisions.second >= make_timestamptz(?::bigint) and decisions.second < make_timestamptz(?::bigint)
 ), {harm.time_throttled(_KEY, "found")}, sums as (
   select {_KEY}, sum(requests)::bigint as requests, sum(delay_ms)::bigint as delay_ms
@@ -48,14 +57,6 @@ WARM_UP_MS = 130_000
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
-    """One bucket of one broker: its seconds, and every verdict in them."""
-
-    decisions: list[Decision]
-    verdicts: list[Verdict]
-
-
-@dataclass(frozen=True, slots=True)
 class Side:
     """One bucket over all brokers under one set of quotas."""
 
@@ -65,10 +66,12 @@ class Side:
     throttled_requests: int = 0
     throttled_ms: int = 0
     """Sum of all throttles, by replay (ms)."""
-    muted: tuple[harm.Span, ...] = ()
+    muted: tuple[Span, ...] = ()
     """The seconds in which a throttle began or still ran, on any broker, in the period."""
     unknown: int = 0
-    """Throttled fetches that were judged under another limit than the broker's: their verdicts are unknown."""
+    """Requests without a verdict: their amount is not in the log, and the limit is another one than the broker's."""
+    at_most_ms: int | None = None
+    """Upper bound of `throttled_ms` for thread time, of which the log has bounds; None for other types."""
 
     @property
     def throttled_seconds(self) -> int:
@@ -97,11 +100,25 @@ class Difference:
     """None if brokers logged no throttle times of this bucket."""
     fits_percent: float | None = None
     """Percent of the recorded bytes that the tried limit lets through while they arrive; None without requests."""
+    closed: Closed | None = None
+    """The bucket in the closed loop; None for controller mutations, and where the tried rules do not create it."""
+    amount: int = 0
+    """Recorded bytes, or microseconds of threads, in the period."""
 
     @property
     def is_changed(self) -> bool:
-        """Whether the two sides differ."""
-        return self.before != self.after
+        """Whether the two sides differ, in the open or in the closed loop."""
+        return self.before != self.after or self._is_moved
+
+    @property
+    def _is_moved(self) -> bool:
+        before, closed = self.before, self.closed
+        return (
+            before is not None
+            and closed is not None
+            and (before.throttled_requests, before.throttled_ms, before.throttled_seconds, 0)
+            != (closed.throttled_requests, closed.throttled_ms, closed.throttled_seconds, closed.deferred)
+        )
 
     @property
     def is_lower(self) -> bool:
@@ -135,31 +152,6 @@ class WhatIf:
     """Type, user and client id of all requests in the period."""
 
 
-def judged_again(
-    traffic: Iterable[Traffic],
-    governor: Governor,
-    rings: Mapping[int, RateConfig],
-    default: RateConfig,
-    gaps: Mapping[int, Gaps] | None = None,
-) -> dict[BrokerBucket, Judged]:
-    """Usage judged under given quotas; the same quotas and rings give the decisions of the tables.
-
-    Args:
-        traffic: usage by second and client.
-        governor: the quotas over time.
-        rings: sample rings by broker.
-        default: sample ring of the other brokers.
-        gaps: gaps of the log by broker; None for none.
-    """
-    buckets = stretches_of(traffic, governor, gaps=gaps)
-    return {key: _judged(key, of_bucket, rings.get(key[0], default)) for key, of_bucket in buckets.items()}
-
-
-def _judged(key: BrokerBucket, of_bucket: Sequence[Stretch], ring: RateConfig) -> Judged:
-    verdicts: list[Verdict] = []
-    return Judged(judge_bucket(replay_of(key[1], ring), of_bucket, verdicts), verdicts)
-
-
 def what_if(
     settings: Settings,
     before: Governor,
@@ -170,7 +162,7 @@ def what_if(
     parts: Sequence[UsagePart] = (),
     progress: Callable[[int], None] = lambda _: None,
 ) -> WhatIf:
-    """Judge a period of the tables' bandwidth usage under the past quotas and under others.
+    """Judge a period of the tables' usage under the past quotas and under others.
 
     Args:
         settings: where the tables are, and the cluster.
@@ -185,32 +177,66 @@ def what_if(
         UserError: a table is missing or cannot be read.
     """
     default, rings = rate_config(settings), stored_rings(settings)
-    gaps = stored_gaps(settings, rings, default)
     tally = _Tally(from_ms, to_ms)
     clients: set[tuple[QuotaType, str, str]] = set()
-    traffic = sorted(
-        stored_usage(settings, from_ms - WARM_UP_MS, to_ms, parts=parts),
-        key=lambda row: (row.broker_id, row.quota_type.value),
-    )
+    rows = stored_usage(settings, from_ms - WARM_UP_MS, to_ms, tuple(QuotaType), parts=parts)
+    traffic = sorted(rows, key=lambda row: row.broker_id)
     progress(sum(len(row.points) for row in traffic))
-    # One broker and type at a time: verdicts take several times the memory of the requests.
-    for (broker_id, _), group in groupby(traffic, key=lambda row: (row.broker_id, row.quota_type)):
-        rows, ring = list(group), rings.get(broker_id, default)
+    # One broker at a time: verdicts take several times the memory of the requests.
+    for broker_id, group in groupby(traffic, key=lambda row: row.broker_id):
+        of_broker, ring = list(group), rings.get(broker_id, default)
         clients.update(
-            (row.quota_type, row.principal.name, row.client_id) for row in rows if row.second_ms >= from_ms
+            (row.quota_type, row.principal.name, row.client_id)
+            for row in of_broker
+            if row.second_ms >= from_ms
         )
-        as_was, as_tried = (stretches_of(rows, governor, gaps=gaps) for governor in (before, after))
-        judged = {key: _judged(key, of_bucket, ring) for key, of_bucket in as_was.items()}
-        # Most buckets have the same limit before and after, and so the same throttles.
-        tried = {
-            key: judged[key]
-            if _limits(of_bucket) == _limits(as_was.get(key, ()))
-            else _judged(key, of_bucket, ring)
+        loops = _Loops(of_broker, before, after, ring, mutation_config(settings))
+        tally.add(loops.was, loops.tried, loops.closed(from_ms, to_ms), ring)
+    return WhatIf(
+        from_ms,
+        to_ms,
+        tally.requests,
+        tally.differences(_logged(settings, from_ms, to_ms)),
+        frozenset(clients),
+    )
+
+
+class _Loops:
+    """The requests of one broker, judged under both quotas: most buckets have the same limit, and so one verdict."""
+
+    def __init__(
+        self,
+        rows: Sequence[Traffic],
+        before: Governor,
+        after: Governor,
+        ring: RateConfig,
+        mutation: RateConfig,
+    ) -> None:
+        as_was, as_tried = (
+            {key[1:]: of_bucket for key, of_bucket in stretches_of(rows, governor).items()}
+            for governor in (before, after)
+        )
+        self._ring = ring
+        self._rings = {QuotaType.CONTROLLER_MUTATION: mutation}
+        self.was = {key: self._judged(key, of_bucket, is_recorded=True) for key, of_bucket in as_was.items()}
+        self._changed = {
+            key for key, of_bucket in as_tried.items() if _limits(of_bucket) != _limits(as_was.get(key, ()))
+        }
+        self.tried = {
+            key: self._judged(key, of_bucket, is_recorded=False) if key in self._changed else self.was[key]
             for key, of_bucket in as_tried.items()
         }
-        tally.add(judged, tried, ring)
-    logged = _logged(settings, from_ms, to_ms)
-    return WhatIf(from_ms, to_ms, tally.requests, tally.differences(logged), frozenset(clients))
+
+    def _judged(self, key: Key, of_bucket: Sequence[Stretch], *, is_recorded: bool) -> list[Judged]:
+        return judged(key[0], of_bucket, self._rings.get(key[0], self._ring), is_recorded=is_recorded)
+
+    def closed(self, from_ms: int, to_ms: int) -> dict[Key, Closed]:
+        """The buckets that change in the closed loop; controller mutations have none."""
+        was, tried = (
+            {key: of_bucket for key, of_bucket in side.items() if key[0] is not QuotaType.CONTROLLER_MUTATION}
+            for side in (self.was, self.tried)
+        )
+        return closed_loop(was, tried, self._changed & tried.keys(), self._ring, from_ms, to_ms)
 
 
 def _logged(settings: Settings, from_ms: int, to_ms: int) -> dict[tuple[QuotaType, Bucket], Logged]:
@@ -226,16 +252,15 @@ def _logged(settings: Settings, from_ms: int, to_ms: int) -> dict[tuple[QuotaTyp
     }
 
 
-def _fitting(verdicts: Sequence[Verdict], ring: RateConfig) -> tuple[int, float]:
-    """The bytes of requests, and how many of them their limits let through by the time of the last request.
+def _fitting(of_bucket: Sequence[Judged], ring: RateConfig) -> float:
+    """How many of the bytes of requests their limits let through by the time of the last request.
 
     Bytes above the limit wait, and the limit drains them. One window of bytes may be ahead of the limit, as in the
     broker's ring.
     """
     total, waiting, last_ms, window_s = 0, 0.0, 0, (ring.num_samples - 1) * ring.window_ms / 1_000
     ahead = 0.0
-    for point, governing, *_ in verdicts:
-        limit = governing.limit_per_s
+    for point, _, limit, *_ in of_bucket:
         total += point.amount
         if limit is None:
             waiting = ahead = 0.0
@@ -243,7 +268,7 @@ def _fitting(verdicts: Sequence[Verdict], ring: RateConfig) -> tuple[int, float]
             waiting = max(0.0, waiting - limit * (point.record_time_ms - last_ms) / 1_000) + point.amount
             ahead = limit * window_s
         last_ms = point.record_time_ms
-    return total, total - max(0.0, waiting - ahead)
+    return total - max(0.0, waiting - ahead)
 
 
 class _Tally:
@@ -251,95 +276,125 @@ class _Tally:
 
     def __init__(self, from_ms: int, to_ms: int) -> None:
         self._from_ms, self._to_ms = from_ms, to_ms
-        self._before: dict[tuple[QuotaType, Bucket], Side] = {}
-        self._after: dict[tuple[QuotaType, Bucket], Side] = {}
-        self._fitting: dict[tuple[QuotaType, Bucket], tuple[int, float]] = {}
+        self._before: dict[Key, Side] = {}
+        self._after: dict[Key, Side] = {}
+        self._closed: dict[Key, Closed] = {}
+        self._fitting: dict[Key, float] = {}
+        self._amounts: dict[Key, int] = {}
         self.requests = 0
 
     def add(
-        self, before: Mapping[BrokerBucket, Judged], after: Mapping[BrokerBucket, Judged], ring: RateConfig
-    ) -> None:
-        """Add the buckets of one broker and type, with the broker's ring."""
-        inferred = {
-            verdict.point: verdict.governing.limit_per_s
-            for judged in before.values()
-            for verdict in judged.verdicts
-            if verdict.outcome is Outcome.INFERRED
-        }
-        for (_, quota_type, bucket), judged in before.items():
-            self.requests += self._add(self._before, (quota_type, bucket), judged.verdicts, {})
-        for (_, quota_type, bucket), judged in after.items():
-            key = quota_type, bucket
-            self._add(self._after, key, judged.verdicts, inferred)
-            inside = [each for each in judged.verdicts if each.point.record_time_ms >= self._from_ms]
-            total, fitting = self._fitting.get(key, (0, 0.0))
-            more, more_fitting = _fitting(inside, ring)
-            self._fitting[key] = total + more, fitting + more_fitting
-
-    def _add(
         self,
-        sides: dict[tuple[QuotaType, Bucket], Side],
-        key: tuple[QuotaType, Bucket],
-        verdicts: Sequence[Verdict],
-        inferred: Mapping[Point, float | None],
-    ) -> int:
-        inside = [verdict for verdict in verdicts if verdict.point.record_time_ms >= self._from_ms]
-        if not inside:
-            return 0
-        side = sides.get(key, Side(None))
-        known = [verdict for verdict in inside if not _is_unknown(verdict, inferred)]
-        throttled = [verdict for verdict in known if verdict.throttle_ms > 0]
-        sides[key] = replace(
-            side,
-            limit_per_s=inside[-1].governing.limit_per_s,
-            requests=side.requests + len(inside),
-            throttled_requests=side.throttled_requests + len(throttled),
-            throttled_ms=side.throttled_ms + sum(verdict.throttle_ms for verdict in throttled),
-            muted=tuple(harm.joined([*side.muted, *map(self._muted, throttled)])),
-            unknown=side.unknown + len(inside) - len(known),
-        )
-        return len(inside)
+        was: Mapping[Key, Sequence[Judged]],
+        tried: Mapping[Key, Sequence[Judged]],
+        closed: Mapping[Key, Closed],
+        ring: RateConfig,
+    ) -> None:
+        """Add the buckets of one broker, with the broker's ring and the buckets that its closed loop changes."""
+        inferred = {
+            each.point: each.limit_per_s
+            for of_bucket in was.values()
+            for each in of_bucket
+            if each.is_inferred
+        }
+        sides: dict[Key, Side] = {}
+        for key, of_bucket in was.items():
+            inside = self._inside(of_bucket)
+            if inside:
+                sides[key] = _side(key, inside, {}, self._to_ms)
+                self._before[key] = _sum(self._before.get(key), sides[key])
+            self.requests += sum(each.point.kind != PointKind.SHARED_REQUEST for each in inside)
+        for key, of_bucket in tried.items():
+            inside = self._inside(of_bucket)
+            if not inside:
+                continue
+            # Most buckets do not change, and need no second look.
+            is_same = of_bucket is was.get(key)
+            side = sides[key] if is_same else _side(key, inside, inferred, self._to_ms)
+            self._after[key] = _sum(self._after.get(key), side)
+            amount = sum(each.point.amount for each in inside)
+            self._amounts[key] = self._amounts.get(key, 0) + amount
+            if key[0] in BANDWIDTH:
+                fitting = float(amount) if is_same else _fitting(inside, ring)
+                self._fitting[key] = self._fitting.get(key, 0.0) + fitting
+            if key[0] is not QuotaType.CONTROLLER_MUTATION:
+                found = closed.get(key) or _unchanged(side, amount)
+                self._closed[key] = found + self._closed[key] if key in self._closed else found
 
-    def _muted(self, verdict: Verdict) -> harm.Span:
-        """The seconds of a throttle, up to the end of the period."""
-        span = harm.muted(verdict.point.record_time_ms // 1_000, verdict.throttle_ms)
-        return span._replace(end_s=min(span.end_s, -(-self._to_ms // 1_000)))
+    def _inside(self, of_bucket: Sequence[Judged]) -> Sequence[Judged]:
+        start = bisect_left(of_bucket, self._from_ms, key=lambda each: each.point.record_time_ms)
+        return of_bucket[start:] if start else of_bucket
 
     def differences(self, logged: Mapping[tuple[QuotaType, Bucket], Logged]) -> list[Difference]:
         """The differences of all buckets: those that change first, with the largest change of throttled time first.
+
+        Types other than bandwidth are left out where neither side has a limit.
 
         Args:
             logged: the brokers' figures by bucket.
         """
         found = [
-            Difference(*key, before, after, logged.get(key) if before else None, self._percent(key))
+            Difference(
+                *key, before, after, logged.get(key) if before else None, self._percent(key), self._closed.get(key),
+                self._amounts.get(key, 0),
+            )
             for key in {**self._before, **self._after}
             for before, after in [(self._before.get(key), self._after.get(key))]
-        ]
+            if key[0] in BANDWIDTH or any(side and side.limit_per_s is not None for side in (before, after))
+        ]  # fmt: skip
         return sorted(
             found,
             key=lambda each: (not each.is_changed, -abs(each.more_ms), -sum(each.throttled_ms), each.quota_type.value,
                               each.bucket.user, each.bucket.client_id),
         )  # fmt: skip
 
-    def _percent(self, key: tuple[QuotaType, Bucket]) -> float | None:
-        total, fitting = self._fitting.get(key, (0, 0.0))
-        return 100 * fitting / total if total else None
+    def _percent(self, key: Key) -> float | None:
+        total = self._amounts.get(key, 0)
+        return 100 * self._fitting[key] / total if total and key[0] in BANDWIDTH else None
 
 
-def _is_unknown(verdict: Verdict, inferred: Mapping[Point, float | None]) -> bool:
-    """Whether a throttled fetch has another limit than the one that throttled it; never if `inferred` is empty."""
-    limit = verdict.governing.limit_per_s
-    return (
-        limit is not None
-        and verdict.outcome is Outcome.INFERRED
-        and inferred.get(verdict.point, limit) != limit
+def _side(key: Key, inside: Sequence[Judged], inferred: Mapping[Point, float | None], to_ms: int) -> Side:
+    """One bucket of one broker under one set of quotas, in a period that ends before `to_ms` (epoch ms)."""
+    throttled = [each for each in inside if each.throttle_ms > 0 and not _is_unknown(each, inferred)]
+    is_open = bool(inferred) or key[0] is QuotaType.CONTROLLER_MUTATION
+    return Side(
+        limit_per_s=inside[-1].limit_per_s,
+        requests=len(inside),
+        throttled_requests=len(throttled),
+        throttled_ms=sum(each.throttle_ms for each in throttled),
+        muted=muted_until(((each.point.record_time_ms, each.throttle_ms) for each in throttled), to_ms),
+        unknown=sum(_is_unknown(each, inferred) for each in inside) if is_open else 0,
+        at_most_ms=sum(each.at_most_ms for each in inside) if key[0] is QuotaType.REQUEST else None,
     )
+
+
+def _sum(one: Side | None, other: Side) -> Side:
+    """The sums over two brokers; the limit is that of the other."""
+    if one is None:
+        return other
+    return Side(
+        other.limit_per_s, one.requests + other.requests, one.throttled_requests + other.throttled_requests,
+        one.throttled_ms + other.throttled_ms, tuple(joined([*one.muted, *other.muted])),
+        one.unknown + other.unknown,
+        None if other.at_most_ms is None else (one.at_most_ms or 0) + other.at_most_ms,
+    )  # fmt: skip
+
+
+def _unchanged(side: Side, amount: int) -> Closed:
+    """The closed loop of a bucket that it does not change."""
+    high_ms = side.throttled_ms if side.at_most_ms is None else side.at_most_ms
+    return Closed(
+        side.requests, side.throttled_requests, side.throttled_ms, side.muted, amount, 0, 0,
+        Bound(side.throttled_ms, high_ms), Bound(amount, amount), is_censored=False,
+    )  # fmt: skip
+
+
+def _is_unknown(each: Judged, inferred: Mapping[Point, float | None]) -> bool:
+    """Whether a throttled fetch has another limit than the one that throttled it; never if `inferred` is empty."""
+    limit = each.limit_per_s
+    return each.is_unknown or (limit is not None and inferred.get(each.point, limit) != limit)
 
 
 def _limits(of_bucket: Sequence[Stretch]) -> list[tuple[object, ...]]:
     """All inputs that the throttles of a bucket depend on."""
-    return [
-        (each.second_ms, each.governing.limit_per_s, each.governing.has_request_quota, each.points)
-        for each in of_bucket
-    ]
+    return [(each.second_ms, each.governing.limit_per_s, each.points) for each in of_bucket]

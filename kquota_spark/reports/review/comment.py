@@ -65,7 +65,8 @@ class _Comment:
     def __init__(self, review: Review, code: int, rows: int) -> None:
         self._review, self._code, self._rows = review, code, rows
         # Only names that a table shows are cut, because thousands of long ones would take minutes.
-        entities = [one.entity for one in [*review.edits[:rows], *review.names[:rows]]]
+        entities = [one.entity for one in review.edits[:rows]]
+        entities += [one.entity for one in review.names[:rows]]
         for one in review.mangled[:rows]:
             entities += (one.meant, one.stands)
         names = names_of(entities)
@@ -160,7 +161,7 @@ class _Comment:
         yield from self._table(title, heads, self._review.capacity, _capacity_row, 1)
 
     def _suspicious(self) -> Iterator[str]:
-        names = [*self._review.mangled, *self._review.names]
+        names: list[Mangled | SuspiciousName] = [*self._review.mangled, *self._review.names]
         yield from self._table("Names to check", ("rule", "why"), names, self._name, 2)
 
     def _name(self, one: Mangled | SuspiciousName) -> list[str]:

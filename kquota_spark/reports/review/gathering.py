@@ -14,7 +14,7 @@ from kquota_spark.model.compare.quota_diff import EffectChange, effect_changes, 
 from kquota_spark.model.quotas.quota_set import QuotaSet
 from kquota_spark.model.quotas.quota_types import CONNECTION, QuotaType
 from kquota_spark.model.quotas.rules import END_MS
-from kquota_spark.quotas.stored import held_cluster, stored_quota_set
+from kquota_spark.quotas.stored import held_cluster, stored_image
 from kquota_spark.reports.advice.headroom import raise_policy
 from kquota_spark.reports.clients.seen_clients import clients_seen
 from kquota_spark.reports.review.affected import affected
@@ -112,7 +112,7 @@ def _traffic(settings: Settings, asked: Asked) -> _Traffic:
         stored = None
         if tables.location("quota_rules") is not None:
             mine = settings.changed(cluster_id=cluster_id)
-            stored = stored_quota_set(tables, mine, min(to_ms, END_MS)).quotas
+            stored = stored_image(tables, mine, min(to_ms, END_MS)).quotas
     seen = [one.seen for one in found]
     first_ms = max(from_ms, min(one.first_ms for one in found))
     period = Period(first_ms, to_ms, len({(one.user, one.client_id) for one in seen}))

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple
 
+from kquota_spark.model.measure.muted_seconds import muted, seconds_of
 from kquota_spark.reports.scope.broker_buckets import BucketKey, amount_per_rate
 from kquota_spark.schema import harm
 from kquota_spark.store.reading import Tables
@@ -234,11 +235,9 @@ def time_throttled_s(seconds: Iterable[Mapping[str, Any]], last_s: int) -> int:
         last_s: only seconds younger than this count, s.
     """
     spans = [
-        harm.muted(-second["age_s"], second["longest_ms"] or 0)
-        for second in seconds
-        if second["is_throttled"]
+        muted(-second["age_s"], second["longest_ms"] or 0) for second in seconds if second["is_throttled"]
     ]
-    return harm.seconds_of(spans, 1 - last_s, 1)
+    return seconds_of(spans, 1 - last_s, 1)
 
 
 def bucket_seconds(tables: Tables, key: BucketKey, newest_ms: int) -> list[dict[str, Any]]:

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from kquota_spark.config.settings import Duration, Enforcement, Kafka, Quotas, Settings
+from kquota_spark.config.rules import Duration
+from kquota_spark.config.settings import Enforcement, Kafka, Quotas, Settings
 from kquota_spark.embedded import cluster as embedded
 from kquota_spark.enforce.changes import Quota
 from kquota_spark.enforce.ports import Cluster

@@ -109,7 +109,7 @@ def test_equal_files_have_an_empty_comment(settings: Path, tmp_path: Path) -> No
 
 def test_clients_are_in_order_of_harm(settings: Path, tmp_path: Path) -> None:
     # bob's delay grows by 2.5 s, dave's by 20 s, and alice's shrinks by 2 s.
-    edits = {ALICE: {PRODUCE: 200_000.0}, BOB: {PRODUCE: 80_000.0}, DAVE: {PRODUCE: 10_000.0}}
+    edits: Quotas = {ALICE: {PRODUCE: 200_000.0}, BOB: {PRODUCE: 80_000.0}, DAVE: {PRODUCE: 10_000.0}}
     code, out = reviewed(settings, tmp_path, {**BASE, **edits})
     rows = [
         line.split(" | ")
@@ -156,7 +156,7 @@ def test_a_length_of_since_counts_back_from_the_newest_second_of_the_tables(
 
 
 def test_a_budget_of_zero_makes_each_delay_a_harm(settings: Path, tmp_path: Path) -> None:
-    head = {**BASE, BOB: {PRODUCE: 80_000.0}}
+    head: Quotas = {**BASE, BOB: {PRODUCE: 80_000.0}}
     assert reviewed(settings, tmp_path, head, "--budget-delay", "0")[0] == 3
 
 
@@ -164,7 +164,7 @@ def test_clients_beyond_the_largest_replay_need_a_person(
     settings: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kquota_spark.reports.review.affected.MOST_REQUESTS", 1)
-    head = {**BASE, BOB: {PRODUCE: 80_000.0}, DAVE: {PRODUCE: 10_000.0}}
+    head: Quotas = {**BASE, BOB: {PRODUCE: 80_000.0}, DAVE: {PRODUCE: 10_000.0}}
     code, out = reviewed(settings, tmp_path, head, "--budget-delay", "1h")
     assert code == 2
     assert "- 1 client with a lower or shared limit could not be replayed." in out

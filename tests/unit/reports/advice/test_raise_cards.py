@@ -75,7 +75,7 @@ def test_whatif_throttles_nothing_at_the_least_value_and_something_one_unit_lowe
                 row
                 for row in json.loads(out)["rows"]
                 if (row["bucket_user"], row["bucket_client_id"]) == (bucket.user or "", bucket.client_id)
-                and row["quota_type"] == "produce"
+                and (row["quota_type"], row["loop"]) == ("produce", "open")
             ]
             found.append(row["throttled_requests_by_replay_after"])
         assert found[0] == 0 < found[1]

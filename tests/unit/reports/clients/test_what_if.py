@@ -17,6 +17,7 @@ from kquota_spark.config.windows import rate_config
 from kquota_spark.formats.quota_files.quota_file_text import quota_file_text
 from kquota_spark.model.govern.govern import RuleGovernor
 from kquota_spark.model.govern.traffic import Traffic
+from kquota_spark.model.measure.muted_seconds import Span
 from kquota_spark.model.measure.points import Point, PointKind
 from kquota_spark.model.measure.sampled_rate import RateConfig
 from kquota_spark.model.quotas.entities import Entity
@@ -25,10 +26,10 @@ from kquota_spark.model.quotas.quota_types import BANDWIDTH, QuotaKey, QuotaType
 from kquota_spark.model.quotas.resolve import Bucket
 from kquota_spark.model.quotas.rules import RuleBook, RuleStretch, with_values
 from kquota_spark.quotas.sources import from_file, from_tables
+from kquota_spark.reports.clients.judged_again import judged_again
 from kquota_spark.reports.clients.stored_usage import stored_gaps, stored_rings, stored_usage
-from kquota_spark.reports.clients.what_if import Side, WhatIf, judged_again, what_if
+from kquota_spark.reports.clients.what_if import Side, WhatIf, what_if
 from kquota_spark.schema.gap_tables import MID_STREAM
-from kquota_spark.schema.harm import Span
 from kquota_spark.store.reading import query
 from tests.support.logs.captures import Capture
 from tests.support.logs.replayed_captures import run
@@ -241,7 +242,7 @@ def test_the_command_says_what_changes(kraft: Settings, tmp_path: Path) -> None:
     code, out, err = answer(kraft, tmp_path, quotas="- {user: bob, type: producer_byte_rate, value: 2000}")
     assert (code, err) == (0, "")
     assert max(map(len, out.splitlines())) <= 100
-    assert "user bob" in out and " -> 2.0 kB/s " in out
+    assert "user bob" in out and " 2.0 kB/s " in out and " open " in out and " closed " in out
     code, out, _ = answer(kraft, tmp_path, "--output", "json", quotas="[]")
     found = json.loads(out)
     # Without any quota nothing is throttled.

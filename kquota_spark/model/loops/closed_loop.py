@@ -1,0 +1,327 @@
+"""The closed loop: recorded requests under other quotas, each sent when its connection is free again.
+
+A broker mutes a throttled connection (KIP-219, Kafka 2.0). So a throttle moves all later requests of its connection,
+and these change what the broker measures for everyone in the bucket. The time between two requests of a connection is
+the throttle of the first and the connection's own pace. The pace stays, the throttle is computed anew:
+
+    own pace = recorded gap - throttle under the recorded quotas, by replay
+    new gap  = own pace + throttle under the tried quotas, at least 0
+
+With the same quotas each request keeps its recorded time exactly, also where clocks make a pace negative.
+
+A client that sends by the clock has its next request ready when a long throttle ends. Then the gap hides its own pace.
+If a connection shows that (`paces`), such a gap is the connection's usual gap without throttles, or the throttle and
+the time that the client took after other throttles, whichever is longer.
+
+* All connections of the buckets run in one order of time. A request that charges two buckets, for example one of bytes
+  and one of thread time, waits for the longer throttle, as at the broker.
+* A pipelining client has requests in the socket when its connection is muted. They follow at once, so their pace is
+  about 0, and the formula holds for them too. The same goes for acks=0, and for clients that ignore the throttle.
+* A connection that does not wait (`paces`) keeps its recorded times; the throttles count.
+* A throttled fetch came back empty. Under another limit it fetches what the next answered fetch of its connection got.
+  If that is throttled, its bytes are un-recorded and the client fetches again after the throttle.
+
+A connection's first request keeps its recorded time. A request keeps the limit of its recorded time.
+
+Under a higher limit a connection has sent all that was recorded before the period ends. If it was active at the end of
+the period, it goes on with the second half of its requests at the same paces. The same quotas add nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum, IntEnum
+from heapq import heapify, heappop, heapreplace
+from typing import NamedTuple
+
+from kquota_spark.model.loops.open_loop import SURELY_BELOW
+from kquota_spark.model.measure.combining import fetch_max_bytes
+from kquota_spark.model.measure.sampled_rate import SampleRing
+from kquota_spark.model.measure.throttle_time import bounded_throttle_time_ms, throttle_time_ms
+from kquota_spark.model.replay.request_replay import US_PER_PERCENT
+
+_MOST_ADDED = 4
+"""Maximum number of requests that a connection adds, for each recorded one."""
+_RETRY_MS = 1
+"""Own pace (ms) of a fetch that is sent again after a throttle, where no such fetch was recorded."""
+
+
+class Reading(Enum):
+    """What a client does with the time that a throttle takes."""
+
+    USUAL = "what the connection's record shows, else PACED"
+    PACED = "it is lost: every later request moves"
+    CATCHES_UP = "it is made up for: requests keep their recorded times unless the connection is muted"
+    EAGER = "it is used: the next request is ready when the throttle ends, and the client goes on"
+
+
+_GOING_ON = (Reading.USUAL, Reading.EAGER)
+
+
+class Kind(IntEnum):
+    """How the loop treats a request."""
+
+    PLAIN = 0
+    """Charged whatever the verdict is: a produce, any request without bytes, a fetch under its recorded limit."""
+    FETCH = 1
+    """An answered fetch under another limit."""
+    THROTTLED_FETCH = 2
+    """A throttled fetch under another limit."""
+
+
+class Charge(NamedTuple):
+    """What a request adds to one bucket (bytes, or microseconds of threads), and the tried limit on it.
+
+    `inferred_ms` is the recorded throttle of a throttled fetch under its recorded limit; None for all others.
+    """
+
+    meter: int
+    amount: int
+    at_most: int
+    """The upper bound of the amount; equal to it for bytes."""
+    limit_per_s: float | None
+    is_fetch: bool = False
+    inferred_ms: int | None = None
+
+
+class Sent(NamedTuple):
+    """One recorded request of a connection.
+
+    `throttle_ms` is its throttle under the recorded quotas by replay, the longest of its buckets. `at_most_ms` is the
+    same by the upper bounds of the amounts.
+    """
+
+    time_ms: int
+    order: int
+    """Its place among all recorded requests: it decides between requests of the same millisecond."""
+    throttle_ms: int
+    at_most_ms: int
+    charges: tuple[Charge, ...]
+    kind: Kind = Kind.PLAIN
+
+
+class Clock(NamedTuple):
+    """A client that sends by the clock, also during a throttle: its usual gap, and the gap after a throttle (ms)."""
+
+    gap_ms: int
+    after_throttle_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """The recorded requests of one connection in order, and whether a throttle delays the next one.
+
+    `clock` is None if the record does not show that the client sends by the clock. `goes_on` is true if it was active
+    at the end of the period.
+    """
+
+    sent: Sequence[Sent]
+    does_wait: bool = True
+    clock: Clock | None = None
+    goes_on: bool = False
+
+    def recorded(self, place: int) -> int:
+        """The place of the recorded request that is sent at a place beyond the record: of the second half."""
+        count = len(self.sent)
+        return place if place < count else count // 2 + (place - count) % (count - count // 2)
+
+
+@dataclass(slots=True)
+class Meter:
+    """The ring of one bucket, and the sums of what it charged.
+
+    Args:
+        ring: with what was charged before the period.
+        cap_ms: longest throttle, ms; None for bandwidth, which has none. With a cap the amounts are thread time.
+    """
+
+    ring: SampleRing
+    cap_ms: int | None = None
+    requests: int = 0
+    throttled_requests: int = 0
+    delay_ms: int = 0
+    longest_ms: int = 0
+    served: int = 0
+    added: int = 0
+    """Of these, what was not recorded: connections that go on."""
+    mutes: dict[int, int] = field(default_factory=dict)
+    """The longest throttle (ms) that began in a second, by the epoch second."""
+
+    def measure(self, amount: int, time_ms: int, limit_per_s: float | None) -> int:
+        """Record an amount, and return the throttle (ms) that the broker computes then; nothing is counted."""
+        window_ms = self.ring.record(amount, time_ms)
+        if limit_per_s is None:
+            return 0
+        if self.cap_ms is None:
+            if self.ring.total * 1_000 * SURELY_BELOW < limit_per_s * window_ms:
+                return 0
+            return max(throttle_time_ms(self.ring.total, window_ms, limit_per_s), 0)
+        total = self.ring.total / US_PER_PERCENT
+        return max(bounded_throttle_time_ms(total, window_ms, limit_per_s, self.cap_ms), 0)
+
+    def count(self, throttle_ms: int, time_ms: int, served: int, *, is_added: bool) -> None:
+        """Count a request, and its throttle if it has one."""
+        self.requests += 1
+        self.served += served
+        if is_added:
+            self.added += served
+        if throttle_ms > 0:
+            self.throttled_requests += 1
+            self.delay_ms += throttle_ms
+            self.longest_ms = max(self.longest_ms, throttle_ms)
+            second = time_ms // 1_000
+            self.mutes[second] = max(throttle_ms, self.mutes.get(second, 0))
+
+
+@dataclass(slots=True)
+class ClosedLoop:
+    """One run. `times_ms` has the new time of each request by its order; deferred requests are missing.
+
+    Args:
+        connections: with at least one request each, all of one broker.
+        meters: the buckets, by the number in `Charge`; they must contain what came before.
+        reading: what clients do with lost time.
+        is_at_most: use the upper bounds of the amounts.
+    """
+
+    connections: Sequence[Connection]
+    meters: Sequence[Meter]
+    reading: Reading = Reading.USUAL
+    is_at_most: bool = False
+    times_ms: dict[int, int] = field(default_factory=dict)
+    _until_ms: int = 0
+
+    def run(self, until_ms: int) -> None:
+        """Send all requests that can be sent before `until_ms` (epoch ms); the others are deferred."""
+        self._until_ms = until_ms
+        heap = [
+            (each.sent[0].time_ms, each.sent[0].order, index, 0)
+            for index, each in enumerate(self.connections)
+        ]
+        heapify(heap)
+        while heap and heap[0][0] < until_ms:
+            time_ms, order, index, place = heap[0]
+            connection = self.connections[index]
+            requests = connection.sent
+            if place < len(requests):
+                self.times_ms[order] = time_ms
+                # Most requests by far: a shorter way with the same steps.
+                if place + 1 < len(requests) and connection.does_wait and requests[place].kind is Kind.PLAIN:
+                    throttle_ms = self._charge(requests[place], time_ms, is_added=False)
+                    place += 1
+                    time_ms = self._next_ms(
+                        connection, requests[place - 1], requests[place].time_ms, time_ms, throttle_ms
+                    )
+                    heapreplace(heap, (time_ms, requests[place].order, index, place))
+                    continue
+            following = self._send(connection, place, time_ms)
+            if following is None:
+                heappop(heap)
+            else:
+                place, time_ms = following
+                order = connection.sent[connection.recorded(place)].order
+                heapreplace(heap, (time_ms, order, index, place))
+
+    def _send(self, connection: Connection, place: int, time_ms: int) -> tuple[int, int] | None:
+        """Send one request; return the place of the next one of its connection, and its time.
+
+        Places beyond the record are of requests that a connection adds.
+        """
+        sent, is_added = connection.sent[connection.recorded(place)], place >= len(connection.sent)
+        if sent.kind is not Kind.PLAIN:
+            return self._fetch(connection, place, time_ms)
+        return self._next(connection, place, time_ms, self._charge(sent, time_ms, is_added=is_added))
+
+    def _charge(self, sent: Sent, time_ms: int, *, is_added: bool) -> int:
+        """Charge a request whatever the verdict is; return its longest throttle (ms)."""
+        throttle_ms = 0
+        for number, amount, at_most, limit, _, inferred_ms in sent.charges:
+            meter = self.meters[number]
+            found = meter.measure(at_most if self.is_at_most else amount, time_ms, limit)
+            if inferred_ms is not None:
+                found = inferred_ms
+            meter.count(found, time_ms, amount, is_added=is_added)
+            throttle_ms = max(throttle_ms, found)
+        return throttle_ms
+
+    def _fetch(self, connection: Connection, place: int, time_ms: int) -> tuple[int, int] | None:
+        """Send a fetch under another limit than the recorded one: it is delivered, or throttled and un-recorded."""
+        own = connection.recorded(place)
+        sent, is_added = connection.sent[own], place >= len(connection.sent)
+        delivery = own if sent.kind is Kind.FETCH else _delivery(connection.sent, own)
+        size = 0 if delivery is None else _fetched(connection.sent[delivery])
+        for charge in sent.charges:
+            if charge.is_fetch:  # so that a fetch that is larger than an empty bucket can pass at all
+                size = fetch_max_bytes(size, charge.limit_per_s, self.meters[charge.meter].ring.config)
+        throttles = []
+        for meter, amount, at_most, limit, is_fetch, _ in sent.charges:
+            charged = size if is_fetch else (at_most if self.is_at_most else amount)
+            throttles.append(self.meters[meter].measure(charged, time_ms, limit))
+        throttle_ms = max(throttles)
+        for charge, found in zip(sent.charges, throttles, strict=True):
+            meter_of = self.meters[charge.meter]
+            got = 0 if throttle_ms else size
+            served = got if charge.is_fetch else charge.amount
+            meter_of.count(found, time_ms, served, is_added=is_added)
+            if charge.is_fetch and throttle_ms:
+                meter_of.ring.record(-size, time_ms)
+        if not throttle_ms:
+            delivered = place if delivery is None else place - own + delivery
+            return self._next(connection, delivered, time_ms, 0)
+        if own != delivery or not connection.does_wait:
+            return self._next(connection, place, time_ms, throttle_ms)
+        return place, time_ms + throttle_ms + _RETRY_MS
+
+    def _next(
+        self, connection: Connection, place: int, time_ms: int, throttle_ms: int
+    ) -> tuple[int, int] | None:
+        following, count = place + 1, len(connection.sent)
+        is_added = following >= count
+        goes_on = connection.goes_on and connection.does_wait and self.reading in _GOING_ON
+        if is_added and not (goes_on and following < (1 + _MOST_ADDED) * count):
+            return None
+        sent = connection.sent[connection.recorded(place)]
+        next_ms = (
+            self._until_ms if following == count else connection.sent[connection.recorded(following)].time_ms
+        )
+        if next_ms <= sent.time_ms and is_added:
+            next_ms = self._until_ms
+        if not connection.does_wait:
+            return following, max(next_ms, time_ms)
+        found_ms = self._next_ms(connection, sent, next_ms, time_ms, throttle_ms)
+        return following, max(found_ms, time_ms + is_added)
+
+    def _next_ms(
+        self, connection: Connection, sent: Sent, next_ms: int, time_ms: int, throttle_ms: int
+    ) -> int:
+        """The new time of a request that was recorded at `next_ms`, after one that is sent at `time_ms`."""
+        recorded_ms = sent.at_most_ms if self.is_at_most else sent.throttle_ms
+        own_ms = next_ms - sent.time_ms - recorded_ms
+        reading = self.reading
+        if reading is Reading.PACED or (connection.clock is None and reading is Reading.USUAL):
+            new_ms = own_ms + throttle_ms
+        elif reading is Reading.CATCHES_UP:
+            return max(next_ms, time_ms + throttle_ms + min(own_ms, 0))
+        elif throttle_ms == recorded_ms:
+            new_ms = own_ms + recorded_ms
+        elif reading is Reading.EAGER or connection.clock is None:
+            new_ms = max(own_ms, throttle_ms)
+        elif recorded_ms > 0:
+            new_ms = max(own_ms + throttle_ms, min(own_ms + recorded_ms, connection.clock.gap_ms))
+        else:
+            new_ms = max(own_ms, min(connection.clock.after_throttle_ms, own_ms) + throttle_ms)
+        return time_ms + new_ms if new_ms > 0 else time_ms
+
+
+def _fetched(sent: Sent) -> int:
+    """The bytes of an answered fetch."""
+    return sum(charge.amount for charge in sent.charges if charge.is_fetch)
+
+
+def _delivery(sent: Sequence[Sent], place: int) -> int | None:
+    """The place of the next answered fetch; None if there is none."""
+    for index in range(place + 1, len(sent)):
+        if sent[index].kind is Kind.FETCH:
+            return index
+    return None

@@ -1,0 +1,99 @@
+"""What holds of the open and the closed loop whatever the requests are."""
+
+from __future__ import annotations
+
+from kquota_spark.model.loops.open_loop import Judged, bandwidth_throttles, judged
+from kquota_spark.model.loops.tried import Key, closed_loop, unchanged
+from kquota_spark.model.measure.points import Point, PointKind
+from kquota_spark.model.measure.sampled_rate import RateConfig, RingVariant
+from kquota_spark.model.quotas.quota_types import QuotaType
+from kquota_spark.model.quotas.resolve import Bucket
+from kquota_spark.model.replay.causes import Governing
+from kquota_spark.model.replay.decision import Stretch
+from tests.support.chance import Chance
+
+CASES = 100
+RINGS = (RateConfig(), RateConfig(variant=RingVariant.UP_TO_3_7), RateConfig(5, 2_000))
+T0, SPAN_MS = 1_000_000, 40_000
+BANDWIDTH_KINDS = {
+    QuotaType.PRODUCE: (PointKind.PRODUCE,),
+    QuotaType.FETCH: (PointKind.FETCH, PointKind.FETCH, PointKind.THROTTLED_FETCH, PointKind.SHARE_FETCH),
+}
+
+
+def drawn_points(chance: Chance, quota_type: QuotaType, connections: list[int]) -> list[Point]:
+    points = set()
+    for number in range(chance.randrange(1, 60)):
+        kind = chance.choice(BANDWIDTH_KINDS[quota_type])
+        time_ms = T0 + chance.randrange(SPAN_MS)
+        is_sized = kind in (PointKind.PRODUCE, PointKind.FETCH)
+        amount = chance.randrange(1, 200_000) if is_sized else 0
+        throttle_ms = chance.randrange(1, 3_000) if kind is PointKind.THROTTLED_FETCH else 0
+        points.add(
+            Point(time_ms, time_ms + 1, chance.choice(connections), number, amount, throttle_ms, int(kind))
+        )
+    return sorted(points)
+
+
+def drawn_broker(chance: Chance, ring: RateConfig) -> tuple[dict[Key, list[Judged]], dict[Key, list[Judged]]]:
+    """Buckets of one broker with connections in common, and the same with thread time of the produces."""
+    connections = [chance.randrange(10) for _ in range(4)]
+    was: dict[Key, list[Judged]] = {}
+    for quota_type in BANDWIDTH_KINDS:
+        for name in ("a", "b"):
+            points = drawn_points(chance, quota_type, connections)
+            limit = chance.choice([None, chance.uniform(1_000, 100_000)])
+            was[quota_type, Bucket(name, "")] = of_bucket(quota_type, points, limit, ring)
+    timed = [
+        each.point._replace(
+            amount=chance.randrange(200_000),
+            kind=int(PointKind.SHARED_REQUEST),
+            network_time_us=chance.randrange(9_000),
+        )
+        for each in was[QuotaType.PRODUCE, Bucket("a", "")]
+    ]
+    key = QuotaType.REQUEST, Bucket("a", "")
+    return was, {**was, key: of_bucket(QuotaType.REQUEST, timed, chance.uniform(1, 40), ring)}
+
+
+def of_bucket(
+    quota_type: QuotaType, points: list[Point], limit: float | None, ring: RateConfig
+) -> list[Judged]:
+    stretch = Stretch(T0, "u", "c", Governing(limit), None, None, None, points)
+    return judged(quota_type, [stretch], ring, is_recorded=True)
+
+
+def test_identical_quotas_change_nothing_in_the_closed_loop(chance: Chance) -> None:
+    for _ in range(CASES):
+        ring = chance.choice(RINGS)
+        from_ms = T0 + chance.choice([0, SPAN_MS // 2])
+        for was in drawn_broker(chance, ring):
+            expected = {key: unchanged(each, from_ms, T0 + SPAN_MS) for key, each in was.items()}
+            assert closed_loop(was, was, set(was), ring, from_ms, T0 + SPAN_MS) == expected
+
+
+def test_a_lower_limit_never_lowers_the_total_delay_of_the_open_loop(chance: Chance) -> None:
+    for _ in range(CASES):
+        ring, points = chance.choice(RINGS), drawn_points(chance, QuotaType.PRODUCE, [1, 2])
+        # From 1,000 B/s on no throttle has more than 31 bits, which brokers narrow it to.
+        limits = sorted(chance.uniform(1_000, 200_000) for _ in range(6))
+        delays = [sum(bandwidth_throttles(points, [limit] * len(points), ring)) for limit in limits]
+        assert delays == sorted(delays, reverse=True)
+
+
+def test_every_recorded_byte_of_a_produce_is_served_or_deferred(chance: Chance) -> None:
+    for _ in range(CASES):
+        ring, connections = chance.choice(RINGS), [1, 2, 3]
+        points = drawn_points(chance, QuotaType.PRODUCE, connections)
+        key, (was, tried) = (
+            (QuotaType.PRODUCE, Bucket("a", "")),
+            sorted(chance.uniform(1_000, 50_000) for _ in "ab"),
+        )
+        for before, after in ((was, tried), (tried, was)):
+            one, other = (
+                {key: of_bucket(QuotaType.PRODUCE, points, limit, ring)} for limit in (before, after)
+            )
+            found = closed_loop(one, other, {key}, ring, T0, T0 + SPAN_MS)[key]
+            assert found.served + found.deferred == sum(point.amount for point in points) + found.added
+            assert found.delay.low <= found.throttled_ms
+            assert found.delay.high is None or found.throttled_ms <= found.delay.high
