@@ -57,6 +57,22 @@ def test_only_a_change_that_was_made_counts_as_a_move() -> None:
     assert again.live[ALICE] == []
 
 
+def test_two_changes_of_a_plan_below_an_edit_of_somebody_else_are_given_up_once() -> None:
+    world = World()
+    note = world.cluster.read([ALICE])[ALICE].note
+    for number, (before, after) in enumerate(((4e6, 3e6), (3e6, 2e6)), start=1):
+        planned = replace(PLANNED, step_id=StepId("p-1", number), proposal=proposal(after, before))
+        sent = replace(planned, event=Event.SENDING, fencing=1, note=note)
+        world.ledger.append([planned, sent, replace(sent, event=Event.APPLIED)])
+    world.set(ALICE, 7e6)
+    rows = world.enforcer().roll_back("p-1", NOW_MS, "ann")
+    assert [(each.step_id.step, each.event) for each in rows] == [
+        (2, Event.SUPERSEDED),
+        (1, Event.SUPERSEDED),
+    ]
+    assert world.value() == 7e6
+
+
 def test_what_a_person_lifted_lies_on_top_until_it_is_put_back() -> None:
     # `kquota lift` writes into the same log, and removes what a penalty had set.
     world = World()
