@@ -10,6 +10,7 @@ from typing import Any
 
 from mkdocs.structure.files import File, Files
 
+from tests.site.notebook_pages import CHARTS, charts_script, notebook_pages, page_name
 from tests.site.references import references
 
 ROOT = Path(__file__).parents[2]
@@ -30,7 +31,7 @@ _LANGUAGES = {
 
 
 def on_files(files: Files, config: Any, **_: Any) -> Files:
-    """Add the references, the pages of the root, and every file of the checkout that a page leads to.
+    """Add the references, the notebooks, the pages of the root, and every file of the checkout that a page leads to.
 
     A link to a file that is not there stays without a page: MkDocs names both, and a strict build fails.
     """
@@ -45,6 +46,9 @@ def on_files(files: Files, config: Any, **_: Any) -> Files:
         }
     for path in sorted(linked):
         made[f"files/{path}.md"] = _page_of(path)
+    # Their links are not looked for: cells are code.
+    made |= notebook_pages()
+    made[CHARTS] = charts_script()
     for name, text in made.items():
         files.append(File.generated(config, name, content=text))
     return files
@@ -53,7 +57,7 @@ def on_files(files: Files, config: Any, **_: Any) -> Files:
 def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
     """The page with its links as the site has them."""
     here = page.file.src_uri
-    if here.startswith("files/"):
+    if here.startswith(("files/", "notebooks/")):
         return markdown
     place = _place(here)
     titles = {path: title for title, path in _entries(config.nav)}
@@ -101,6 +105,8 @@ def _shown_as(path: str) -> str | None:
     """The page or picture of the site that shows a file of the checkout; None where it needs a page of its own."""
     if path in PAGES_OF_ROOT:
         return PAGES_OF_ROOT[path]
+    if path.startswith("notebooks/"):
+        return page_name(Path(path))
     return posixpath.relpath(path, DOCS) if path.startswith(f"{DOCS}/") else None
 
 

@@ -21,13 +21,36 @@ _MARKUP = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def executed(path: Path, config: Path, directory: Path, **environment: str) -> dict[str, str]:
-    """By id of its cell, what each shows as text; a cell that fails raises nbclient's `CellExecutionError`.
+    """By id of its cell, what each shows as text.
 
     Args:
         path: the notebook.
         config: the settings that it is to read.
         directory: where it runs.
         environment: further variables of its kernel.
+
+    Raises:
+        CellExecutionError: a cell fails.
+    """
+    notebook = run(path, config, directory, **environment)
+    return {
+        cell["id"]: "\n".join(map(_text, cell["outputs"]))
+        for cell in notebook.cells
+        if cell.cell_type == "code"
+    }
+
+
+def run(path: Path, config: Path, directory: Path, **environment: str) -> Any:
+    """The notebook with the outputs of its cells.
+
+    Args:
+        path: the notebook.
+        config: the settings that it is to read.
+        directory: where it runs.
+        environment: further variables of its kernel.
+
+    Raises:
+        CellExecutionError: a cell fails.
     """
     read: Any = nbformat.read  # which has no types
     notebook = read(path, as_version=4)
@@ -39,11 +62,7 @@ def executed(path: Path, config: Path, directory: Path, **environment: str) -> d
             resources={"metadata": {"path": str(directory)}},
         )  # fmt: skip
         client.execute(env=_environment(KQUOTA_CONFIG=str(config), **environment))
-    return {
-        cell["id"]: "\n".join(map(_text, cell["outputs"]))
-        for cell in notebook.cells
-        if cell.cell_type == "code"
-    }
+    return notebook
 
 
 def _environment(**more: str) -> dict[str, str]:

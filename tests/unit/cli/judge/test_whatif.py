@@ -99,9 +99,9 @@ def test_time_throttled_counts_the_seconds_in_which_a_throttle_still_ran(tmp_pat
     # Six seconds: the request of second 5 is the last one.
     root = _tables(tmp_path, ALICE_SENT, _sent(5, 0))
     words = ("--add", "user=alice,producer_byte_rate=140000")
-    [row] = json.loads(_whatif(root, *words, "--output", "json")[1])["rows"]
+    row = json.loads(_whatif(root, *words, "--output", "json")[1])["rows"][0]
     # By brokers 2.1 s from second 0 on. By replay 2 s from 0 on, and from second 5 on until the end.
-    assert (row["time_throttled_s"], row["time_throttled_by_replay_s"]) == (3, 2 + 1)
+    assert (row["loop"], row["time_throttled_s"], row["time_throttled_by_replay_s"]) == ("open", 3, 2 + 1)
     # 1,800,000 / 140,000 - 10 s = 2.857 s are 3 s of the clock.
     assert row["time_throttled_by_replay_after_s"] == 3 + 1
 
