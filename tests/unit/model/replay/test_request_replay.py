@@ -9,7 +9,7 @@ import pytest
 from kquota_spark.formats.quota_files.quota_file import read_quota_file
 from kquota_spark.model.govern.govern import RuleGovernor
 from kquota_spark.model.measure.points import Point, PointKind
-from kquota_spark.model.measure.sampled_rate import RateConfig
+from kquota_spark.model.measure.sampled_rate import RateConfig, RingVariant, SampleRing
 from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.model.quotas.rules import RuleBook, stretches
 from kquota_spark.model.replay.causes import Cause, Governing
@@ -153,3 +153,19 @@ def test_the_throttle_lies_between_what_the_bounds_give(of_brokers: list[Verdict
             inside += verdict.throttle_ms <= observed_ms + 1 and observed_ms <= most_ms + 1
     assert throttled == 1_372
     assert inside >= 0.94 * throttled
+
+
+@pytest.mark.parametrize("variant", RingVariant)
+def test_after_a_pause_the_oldest_sample_is_that_of_a_new_ring(variant: RingVariant) -> None:
+    """3 samples of 1 s: 5 at 0 s, nothing for 4 s and more, then 7 at 10 s and 1 at 11 s."""
+    used, new = (SampleRing(RateConfig(3, 1_000, variant)) for _ in range(2))
+    used.record(5, 0)
+    used.record(5, 1_000)
+    oldest = []
+    for ring in (used, new):
+        ring.record(7, 10_000)
+        first = ring.oldest
+        ring.record(1, 11_000)
+        oldest.append((first, ring.oldest))
+    # The current sample alone has no older one; a second later, the 7 are the oldest.
+    assert oldest == [(0, 7), (0, 7)]
