@@ -1,4 +1,4 @@
-"""What the tests drive besides Python and Java: a browser, promtool, two shells, two more Kafkas, Spark's S3A.
+"""What the tests drive besides Python and Java: a browser, promtool, jq, two shells, two more Kafkas, Spark's S3A.
 
 `make test` and `make test-all` look for them first; only the latter needs the jars of Kafka and S3A.
 On Debian and its kin root gets what is missing from the system's own packages; everybody else gets one line that says
@@ -33,7 +33,8 @@ CHROMIUM = Tool(
 )
 OLDEST_KAFKA, NEWEST_KAFKA = CONF / "ivy-kafka-3.7.2.xml", CONF / "ivy-kafka-4.3.0.xml"
 S3A = DATA / "ivy-s3.xml"
-TOOLS = (CHROMIUM, Tool(("zsh",), ("zsh",)), Tool(("fish",), ("fish",)))
+JQ = Tool(("jq",), ("jq",))
+TOOLS = (CHROMIUM, JQ, Tool(("zsh",), ("zsh",)), Tool(("fish",), ("fish",)))
 
 
 def found(tool: Tool) -> str | None:
