@@ -34,7 +34,7 @@ MOST_BYTES = 60_000
 """Maximum bytes of a comment: GitHub refuses one of more than 65,536 characters."""
 _ROWS = (50, 25, 12, 6, 3)
 """Maximum rows of a table; fewer until the comment fits."""
-_MOST_LIMITS, _MOST_BUCKETS = 2, 2
+_MOST_LIMITS, _MOST_BUCKETS, _MOST_IN_SENTENCE = 2, 2, 3
 _TITLES = {
     0: "Quota change: no harm in the recorded traffic",
     2: "Quota change: a person must decide",
@@ -82,7 +82,9 @@ class _Comment:
     def lines(self) -> Iterator[str]:
         review = self._review
         yield f"### {_TITLES[self._code]}"
-        yield from ("", f"**{_headline(review)}**")
+        yield from ("", f"**{_clients_text(review)} {_delay_text(review)}".rstrip() + "**")
+        if review.affected:
+            yield from ("", f"Most harm first: {self._who()}.")
         if review.reasons:
             yield ""
             yield from (f"- {reason.text[0].upper()}{reason.text[1:]}." for reason in review.reasons)
@@ -95,6 +97,15 @@ class _Comment:
             yield from ("", "#### Not known", "")
             yield from (f"- {text}" for text in review.not_judged)
         yield from ("", f"<sub>{_period_text(review)} {_NOTE}</sub>")
+
+    def _who(self) -> str:
+        """The first clients of the table, which are those with most harm."""
+        shown = [
+            f"{self._names.bucket(one.buckets[0].user, one.buckets[0].client_id)}: {_direction(one)}"
+            for one in self._review.affected[:_MOST_IN_SENTENCE]
+        ]
+        more = len(self._review.affected) - len(shown)
+        return "; ".join(shown) + (f"; and {more:,} more, see below" if more else "")
 
     def _table(
         self,
@@ -110,7 +121,9 @@ class _Comment:
         yield from ("", f"#### {title}", "")
         yield f"| {' | '.join(heads)} |"
         yield f"| {' | '.join('---' if place < left else '---:' for place in range(len(heads)))} |"
-        yield from (f"| {' | '.join(row(item))} |" for item in items[: self._rows])
+        for item in items[: self._rows]:
+            cells = row(item)
+            yield f"| {' | '.join([*cells[:left], *map(_unbroken, cells[left:])])} |"
         if len(items) > self._rows:
             yield from ("", f"{len(items) - self._rows:,} more rows: `kquota review --output json` has all.")
 
@@ -184,6 +197,11 @@ class _Comment:
         return self._names.client(user, client_id)
 
 
+def _unbroken(cell: str) -> str:
+    """Numbers that narrow columns do not part from their units; a pair breaks at its arrow."""
+    return cell.replace(" ", "\u00a0").replace("\u00a0→\u00a0", " → ")
+
+
 def _is_of_ips(change: EffectChange) -> bool:
     """Whether a change is of connections per ip."""
     return change.quota_type == CONNECTION
@@ -193,34 +211,42 @@ def _is_higher(change: EffectChange) -> bool:
     return not is_lower((change.before.limit, change.after.limit))
 
 
-def _headline(review: Review) -> str:
-    """Who gets another limit, and the total delay before and after."""
+def _clients_text(review: Review) -> str:
+    """How many clients get another limit, and how many of them a lower or shared one."""
+    if review.period is None:
+        return f"{_counted(len(review.edits), 'rule')} changed, and no recorded traffic shows the effect."
     clients: dict[tuple[str, str], bool] = {}
     for one in review.affected:
         for client in one.clients:
             clients[client] = clients.get(client, False) or not one.is_harmless
-    worse = sum(clients.values())
-    if review.period is None:
-        return f"{_counted(len(review.edits), 'rule')} changed, and no recorded traffic shows the effect."
+    seen, worse = _counted(review.period.clients, "client"), sum(clients.values())
     if not clients:
-        return f"None of {_counted(review.period.clients, 'client')} with traffic gets another limit."
+        return f"None of {seen} with traffic gets another limit."
     gets = "gets" if len(clients) == 1 else "get"
-    text = f"{len(clients):,} of {_counted(review.period.clients, 'client')} {gets} another limit"
-    text += f", {worse:,} of them a lower one or one to share." if worse else ", none of them a lower one."
+    ends = f"{worse:,} of them a lower or shared one." if worse else "none of them a lower one."
+    return f"{len(clients):,} of {seen} {gets} another limit, {ends}"
+
+
+def _delay_text(review: Review) -> str:
+    """The total delay before and after; empty if nothing was replayed."""
     judged = [one.replay for one in review.affected if one.replay is not None]
     if not judged:
-        return text
+        return ""
     before_ms, after_ms = (
         sum(getattr(one, f"delay_{side}_ms") for one in judged) for side in ("before", "after")
     )
-    most = "at most " if any(one.is_at_most for one in judged) else ""
     if before_ms == after_ms == 0:
-        return f"{text} Their recorded requests are throttled neither before nor after."
+        return "Their recorded requests are throttled neither before nor after."
+    most = "at most " if any(one.is_at_most for one in judged) else ""
     more = more_delay_ms(review)
     grows = (
-        f", {most}{person_ms(more)} more for those who lose" if more and after_ms - before_ms != more else ""
+        f", and {most}{person_ms(more)} more for those that lose" if 0 != more != after_ms - before_ms else ""
     )
-    return f"{text} Total delay: {person_ms(before_ms)} → {most}{person_ms(after_ms)}{grows}."
+    return f"Total delay: {person_ms(before_ms)} → {most}{person_ms(after_ms)}{grows}."
+
+
+def _direction(one: Affected) -> str:
+    return "lower" if one.is_lower else "shared anew" if one.is_shared_anew else "higher"
 
 
 def _period_text(review: Review) -> str:

@@ -86,7 +86,8 @@ def _reasons_of_clients(review: Review) -> Iterator[Reason]:
         yield Reason("a limit ends, and clients are then unlimited")
     unjudged = len(unjudged_clients(review))
     if unjudged:
-        yield Reason(f"{unjudged:,} lower limits have no recorded traffic that shows their effect")
+        limits = "1 lower limit has" if unjudged == 1 else f"{unjudged:,} lower limits have"
+        yield Reason(f"{limits} no recorded traffic that shows the effect")
     elif review.period is None and review.possible:
         yield Reason("no recorded traffic shows the effect")
 
