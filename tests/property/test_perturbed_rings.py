@@ -1,4 +1,4 @@
-"""A shaken ring is a sample ring whose moments are off by a few ms, and the same in every run."""
+"""A perturbed ring is a sample ring whose moments are off by a few ms, and the same in every run."""
 
 from __future__ import annotations
 

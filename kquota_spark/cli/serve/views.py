@@ -191,7 +191,7 @@ def timeline_values(key: BucketKey, near: Near, now_ms: int) -> dict[str, Any]:
         "bucket": bucket_line(key, near),
         "said": harm_text(near.seconds, near.newest_ms),
         "chart": [
-            (_TONES_OF_LINE.get(piece.tone, ""), piece.text)
+            (_TONES_OF_LINE.get(piece.tone, "") if piece.tone else "", piece.text)
             for line in chart_lines(near, TIMELINE_COLUMNS)
             for piece in line.pieces
         ],
