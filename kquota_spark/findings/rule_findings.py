@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator
 
 from kquota_spark.findings.findings import Finding, Kind, Severity, client_text
 from kquota_spark.findings.idle_rules import LEAST_OBSERVED_MS, dead, misnamed, shadowed
-from kquota_spark.formats.text.person_units import person_ms, person_rate
 from kquota_spark.model.compare.observed_clients import ANY_NAME, Governing, Observed, Seen
 from kquota_spark.model.quotas.quota_types import BANDWIDTH, QuotaType
 from kquota_spark.model.quotas.resolve import CLIENT_ONLY_LEVELS, USER_ONLY_LEVELS
@@ -91,13 +90,13 @@ def _empty_client_ids(observed: Observed) -> Iterator[Finding]:
             empty = observed.resolved(one)
             if named.limit is None or empty.limit == named.limit:
                 continue
-            has = "no limit" if empty.limit is None else f"{person_rate(empty.limit)} of {empty.entity}"
+            has = "no limit" if empty.limit is None else f"{empty.limit:,.0f} B/s of {empty.entity}"
             yield Finding(
                 Kind.EMPTY_CLIENT_ID,
                 Severity.HIGH if empty.limit is None else Severity.WARNING,
                 client_text(one.user, ""),
                 f"{quota_type.value} with an empty client id gets {has}; with any client id it would be "
-                f"{person_rate(named.limit)} of {named.entity} (KAFKA-13341): no default of client ids "
+                f"{named.limit:,.0f} B/s of {named.entity} (KAFKA-13341): no default of client ids "
                 "matches an empty one",
                 "set client.id in the client, or a quota for its user",
                 (_row(one),),
@@ -116,13 +115,14 @@ def _shared_buckets(observed: Observed) -> Iterator[Finding]:
             if len(users) < 2:
                 continue
             delay_ms = sum(one.throttled_ms for one, _ in of_bucket)
+            delay_s = float(f"{delay_ms / 1_000:.3g}")
             rule = of_bucket[0][1]
             yield Finding(
                 Kind.SHARED_BUCKET,
                 Severity.WARNING if delay_ms else Severity.INFO,
                 f"client id {client_id}",
-                f"{len(users)} users share one {quota_type.value} bucket of {person_rate(rule.limit)} per broker "
-                f"({rule.entity}), total delay {person_ms(delay_ms)}: one of them can throttle the others",
+                f"{len(users)} users share one {quota_type.value} bucket of {rule.limit or 0:,.0f} B/s per broker "
+                f"({rule.entity}), total delay {delay_s:,.12g} s: one of them can throttle the others",
                 "give the users quotas of their own, or client ids",
                 tuple(_row(one) for one, _ in of_bucket[:_MOST_ROWS]),
             )

@@ -95,8 +95,8 @@ def test_an_empty_client_id_may_get_another_limit() -> None:
     [finding] = found(clients, rule("users/alice", 2e6), rule("users/alice/clients/<default>", 1e6))
     assert (finding.kind, finding.severity) == (Kind.EMPTY_CLIENT_ID, Severity.WARNING)
     assert finding.sentence == (
-        "produce with an empty client id gets 2.0 MB/s of users/alice; with any client id it would be "
-        "1.0 MB/s of users/alice/clients/<default> (KAFKA-13341): no default of client ids matches an empty one"
+        "produce with an empty client id gets 2,000,000 B/s of users/alice; with any client id it would be "
+        "1,000,000 B/s of users/alice/clients/<default> (KAFKA-13341): no default of client ids matches an empty one"
     )
 
 
@@ -107,7 +107,7 @@ def test_shared_bucket() -> None:
         Kind.SHARED_BUCKET, Severity.WARNING, "client id etl",
     )  # fmt: skip
     assert finding.sentence == (
-        "2 users share one produce bucket of 1.0 MB/s per broker (clients/etl), total delay 700 ms: one of them "
+        "2 users share one produce bucket of 1,000,000 B/s per broker (clients/etl), total delay 0.7 s: one of them "
         "can throttle the others"
     )
     assert [row["user"] for row in finding.evidence] == ["alice", "bob"]

@@ -70,8 +70,8 @@ def test_a_finding_says_what_who_why_and_what_to_do(tmp_path: Path) -> None:
     config = shared(tmp_path)
     told = """\
 warning  SHARED_BUCKET  client id etl
-    2 users share one produce bucket of 1.0 MB/s per broker (clients/<default>), total delay 1.00 s:
-    one of them can throttle the others -> give the users quotas of their own, or client ids
+    2 users share one produce bucket of 1,000,000 B/s per broker (clients/<default>), total delay 1
+    s: one of them can throttle the others -> give the users quotas of their own, or client ids
 """
     foot = "1 finding, most severe first\nagreement 100.00 % of 1 certain verdicts\n"
     assert shown("findings", "--config", config) == told + foot
