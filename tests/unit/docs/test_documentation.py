@@ -18,6 +18,7 @@ from kquota_spark.cli.command_groups import all_commands
 from kquota_spark.cli.main import parser
 from kquota_spark.cli.run.audit import add_options
 from kquota_spark.config.loader import load_settings
+from kquota_spark.config.owners.owners_file import load_owners
 from kquota_spark.enforcement.policies import load_policies
 from kquota_spark.formats.quota_files.quota_file import read_quota_file
 from kquota_spark.model.quotas.entities import Entity
@@ -182,7 +183,9 @@ def test_the_settings_of_the_readme_are_valid(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv("KQUOTA_PASSWORD", "secret")
     path = tmp_path / "kquota.yaml"
     passwords = set()
-    for number, shown in enumerate(text for text in blocks("yaml") if not is_of_policies(text)):
+    others = (is_of_policies, is_of_owners)
+    of_settings = [text for text in blocks("yaml") if not any(is_other(text) for is_other in others)]
+    for number, shown in enumerate(of_settings):
         path.write_text(dedent(shown), encoding="utf-8")
         settings = load_settings(path)
         assert settings.cluster_id == "payments", number
@@ -192,6 +195,17 @@ def test_the_settings_of_the_readme_are_valid(tmp_path: Path, monkeypatch: pytes
 
 def is_of_policies(text: str) -> bool:
     return "\npolicies:" in text
+
+
+def is_of_owners(text: str) -> bool:
+    return text.startswith("owners:\n")
+
+
+def test_the_owners_of_the_pages_are_valid(tmp_path: Path) -> None:
+    path = tmp_path / "owners.yaml"
+    [shown] = filter(is_of_owners, blocks("yaml"))
+    path.write_text(shown, encoding="utf-8")
+    assert load_owners(path).names == ["payments", "search", "unowned"]
 
 
 def test_the_policies_of_the_pages_are_valid(tmp_path: Path) -> None:
