@@ -210,7 +210,7 @@ def _time(time_ms: int) -> datetime:
 
 def _of_clients(row: Mapping[str, Any], from_ms: int) -> ds.Expression:
     """Rows of this cluster, of the clients that can be in the bucket, on the dates of the replay."""
-    chosen = (
+    chosen: ds.Expression = (
         (ds.field("cluster_id") == row["cluster_id"])
         & (ds.field("event_date") >= _time(from_ms).date())
         & (ds.field("event_date") <= _time(row["second_ms"]).date())
