@@ -9,7 +9,7 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.model.govern.callback_governor import CallbackGovernor
 from kquota_spark.model.govern.govern import STATIC_DEFAULT_RULES, Governor, RuleGovernor
-from kquota_spark.model.measure.sampled_rate import major_minor
+from kquota_spark.model.measure.broker_version import major_minor
 from kquota_spark.model.quotas.quota_callback import LeaderBook, QuotaCallback
 from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.model.quotas.rules import RuleBook

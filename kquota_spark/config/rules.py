@@ -13,7 +13,7 @@ from typing import Annotated, Any, NewType
 from zoneinfo import ZoneInfo
 
 from kquota_spark.config.roots import canonical_root
-from kquota_spark.model.measure.sampled_rate import major_minor
+from kquota_spark.model.measure.broker_version import major_minor
 
 Duration = NewType("Duration", int)
 """A length of time in milliseconds; in YAML a number and a unit: ms, s, min, h, d."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from kquota_spark.model.measure.sampled_rate import RateConfig, major_minor
+from kquota_spark.model.measure.broker_version import major_minor
+from kquota_spark.model.measure.sampled_rate import RateConfig
 from kquota_spark.model.quotas.quota_types import QuotaType
 
 _INT_MAX = 2**31 - 1

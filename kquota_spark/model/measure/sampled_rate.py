@@ -16,15 +16,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Generic, TypeVar
 
-
-def major_minor(version: str) -> tuple[int, int]:
-    """The first two numbers of a broker version such as `3.9.1`.
-
-    Raises:
-        ValueError: the text does not begin with major.minor.
-    """
-    major, minor = version.split(".")[:2]
-    return int(major), int(minor)
+from kquota_spark.model.measure.broker_version import major_minor
 
 
 class RingVariant(Enum):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from kquota_spark.model.measure.sampled_rate import major_minor
+from kquota_spark.model.measure.broker_version import major_minor
 
 
 class Delivery(Enum):
