@@ -41,7 +41,7 @@ class ReportSection:
 
 
 def file_of(columns: tuple[str, ...], rows: Iterable[object]) -> CsvFile:
-    """A file with one row for each object, whose columns are attributes of the object."""
+    """A file with one row for each object; its columns are attributes of the object."""
     return CsvFile(columns, (values_of(one, columns) for one in rows))
 
 

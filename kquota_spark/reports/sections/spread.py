@@ -72,7 +72,7 @@ def spread_blocks(report: AuditReport, spread: list[Skew]) -> Iterator[Block]:
     """The spread of the buckets, their use by broker, and the limits of the whole cluster.
 
     Args:
-        report: whose buckets they are.
+        report: the report of the buckets.
         spread: its buckets, the widest spread first.
     """
     yield _spread(report, spread)

@@ -100,8 +100,8 @@ def unprotected_section(report: AuditReport) -> Section:
 def unprotected_count(report: AuditReport) -> int:
     """How many findings leave traffic without the limit that its owner may expect.
 
-    Findings that are left out count too. Behind one of severity info there are only others of that severity, and none
-    of those leaves traffic without a limit.
+    Findings that are left out count too. Behind one of severity info there are only others of that severity. They all
+    leave no traffic without a limit.
     """
     shown = report.unprotected
     left_out = report.unprotected_left_out if not shown or shown[-1].severity != Severity.INFO.value else 0
