@@ -38,6 +38,15 @@
     gridcolor: colour("line"), zerolinecolor: colour("line"), linecolor: colour("line"), tickcolor: colour("line"),
     fixedrange: true, automargin: false, tickangle: 0, ...more,
   });
+  // Dates as the tables have them; the day only where it changes.
+  const dates = {
+    type: "date",
+    tickformatstops: [
+      { dtickrange: [null, 59_999], value: "%H:%M:%S\n%Y-%m-%d" },
+      { dtickrange: [60_000, 86_399_999], value: "%H:%M\n%Y-%m-%d" },
+      { dtickrange: [86_400_000, null], value: "%Y-%m-%d" },
+    ],
+  };
   const layout = (node, height, more) => ({
     height, width: widthOf(node), paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
     font: { family: getComputedStyle(document.body).fontFamily, size: 12, color: colour("faint") },
@@ -105,25 +114,39 @@
       layout: layout(node, 44 + Math.max(20, Math.min(26, 400 / data.labels.length)) * data.labels.length, {
         margin: { l: labelRoom(node), r: 8, t: 4, b: 36 },
         yaxis: rowAxis(node, data.labels),
-        xaxis: axis({ type: "date", showgrid: false, range: [data.slots[0], data.slots.at(-1) + data.slot_ms], nticks: isNarrow(node) ? 4 : 10 }),
+        xaxis: axis({ ...dates, showgrid: false, range: [data.slots[0], data.slots.at(-1) + data.slot_ms], nticks: isNarrow(node) ? 4 : 10 }),
       }),
     };
+  };
+
+  // Rates as the tables have them: three digits, a blank, the unit.
+  const asRate = (value, line) => {
+    if (!line.is_bytes) return `${Number(value.toPrecision(3))}${line.suffix}`;
+    const power = value < 1 ? 0 : Math.min(Math.floor(Math.log10(value) / 3), 4);
+    return `${Number((value / 1000 ** power).toPrecision(3))} ${["", "k", "M", "G", "T"][power]}${line.suffix}`;
+  };
+  const roundSteps = (most) => {
+    const unit = 10 ** Math.floor(Math.log10(most / 5));
+    const step = unit * [1, 2, 5, 10].find((one) => one * unit >= most / 5);
+    return Array.from({ length: Math.floor(most / step) + 1 }, (_, i) => i * step);
   };
 
   const lines = (node, data) => {
     const line = data.lines[Number(byId("choice").value)];
     const throttled = line.throttled.map((text, i) => (text ? line.rate[i] : null));
-    const format = line.is_bytes ? "~s" : "~g";
+    const limits = [...line.limit, line.limit.at(-1)];
+    const text = (value) => (value === null ? "" : asRate(value, line));
+    const ticks = roundSteps(1.05 * Math.max(...line.rate, ...line.limit) || 1);
     const hasFew = line.rate.filter((value) => value !== null).length < 100;
     return {
       traces: [{
         name: "rate", type: "scatter", mode: hasFew ? "lines+markers" : "lines", x: line.slots, y: line.rate,
         line: { color: colour("accent"), width: 1.6 }, marker: { size: hasFew ? line.certain.map((isCertain) => (isCertain ? 3 : 6)) : 3, symbol: line.certain.map((isCertain) => (isCertain ? "circle" : "circle-open")) }, fill: "tozeroy", fillcolor: "rgba(90,150,210,0.12)",
-        customdata: line.used, hovertemplate: `rate %{y:.3s}${line.suffix}, %{customdata} of the limit<extra></extra>`,
+        customdata: line.rate.map((value, i) => `rate ${text(value)}, ${line.used[i]} of the limit`), hovertemplate: "%{customdata}<extra></extra>",
       }, {
-        name: "limit", type: "scatter", mode: "lines", x: [...line.slots, line.slots.at(-1) + line.slot_ms], y: [...line.limit, line.limit.at(-1)],
+        name: "limit", type: "scatter", mode: "lines", x: [...line.slots, line.slots.at(-1) + line.slot_ms], y: limits,
         line: { color: colour("ink"), width: 1.6, shape: "hv", dash: "dash" },
-        hovertemplate: `limit %{y:.4s}${line.suffix}<extra></extra>`,
+        customdata: limits.map((value) => `limit ${text(value)}`), hovertemplate: "%{customdata}<extra></extra>",
       }, {
         name: "throttled", type: "scatter", mode: "markers", x: line.slots, y: throttled,
         marker: { symbol: "triangle-up", size: 8, color: colour("over-bar") }, customdata: line.throttled,
@@ -142,8 +165,8 @@
         legend: isNarrow(node)
           ? { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", bgcolor: "rgba(0,0,0,0)" }
           : { x: -70 / (widthOf(node) - labelRoom(node) - 8), xanchor: "right", y: 1, yanchor: "top", bgcolor: "rgba(0,0,0,0)" },
-        yaxis: axis({ rangemode: "tozero", tickformat: format, ticksuffix: line.suffix, nticks: 6 }),
-        xaxis: axis({ type: "date", showgrid: false, range: [line.slots[0], line.slots.at(-1) + line.slot_ms], nticks: isNarrow(node) ? 4 : 10, hoverformat: "%Y-%m-%d %H:%M:%S" }),
+        yaxis: axis({ rangemode: "tozero", tickmode: "array", tickvals: ticks, ticktext: ticks.map(text) }),
+        xaxis: axis({ ...dates, showgrid: false, range: [line.slots[0], line.slots.at(-1) + line.slot_ms], nticks: isNarrow(node) ? 4 : 10, hoverformat: "%Y-%m-%d %H:%M:%S" }),
       }),
     };
   };
@@ -161,12 +184,12 @@
       const [left, top] = [column / columns + (column ? 0.03 : 0), 1 - row / rows];
       const isLast = i + columns >= data.panels.length;
       axes[`xaxis${name}`] = axis({
-        type: "date", domain: [left, (column + 1) / columns], anchor: `y${name}`, showgrid: false, showticklabels: isLast,
+        ...dates, domain: [left, (column + 1) / columns], anchor: `y${name}`, showgrid: false, showticklabels: isLast,
         range: [data.slots[0], data.slots.at(-1) + data.slot_ms], nticks: 3,
       });
       axes[`yaxis${name}`] = axis({
         domain: [top - 0.76 / rows, top - 0.14 / rows], anchor: `x${name}`, range: [0, data.most], showticklabels: column === 0,
-        tickvals: [0, 100], ticksuffix: " %",
+        tickmode: "array", tickvals: [0, 100], ticktext: ["0 %", "100 %"],
       });
       annotations.push({
         text: brief(panel.label, Math.floor(widthOf(node) / columns / 8)), x: left, y: top - 0.12 / rows, xref: "paper", yref: "paper",
@@ -213,7 +236,7 @@
       layout: layout(node, 48 + 26 * data.labels.length, {
         margin: { l: labelRoom(node), r: 8, t: 4, b: 36 },
         yaxis: rowAxis(node, data.labels, { showgrid: true }),
-        xaxis: axis({ type: "date", showgrid: false, range: [data.from_ms, data.to_ms], nticks: isNarrow(node) ? 4 : 10 }),
+        xaxis: axis({ ...dates, showgrid: false, range: [data.from_ms, data.to_ms], nticks: isNarrow(node) ? 4 : 10 }),
       }),
     };
   };
@@ -265,7 +288,7 @@
         trace("not certain", false, { symbol: "circle-open", color: colour("over-bar"), line: { width: 1.5 } }),
         trace("certain", true, { color: colour("accent"), opacity: 0.75, line: { width: 0 } }),
       ],
-      layout: layout(node, isNarrow(node) ? 300 : 380, {
+      layout: layout(node, isNarrow(node) ? 300 : isPrinting ? 280 : 380, {
         margin: { l: 92, r: 8, t: 28, b: 44 }, width: Math.min(widthOf(node), 560), showlegend: true,
         legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", bgcolor: "rgba(0,0,0,0)" },
         xaxis: lengthAxis(node, { range, title: { text: "by brokers", standoff: 6 } }), yaxis: lengthAxis(node, { range, title: { text: "by replay", standoff: 10 } }),
@@ -289,7 +312,7 @@
       layout: layout(node, 300, {
         margin: { l: 64, r: 16, t: 28, b: 36 }, showlegend: data.labels.length > 1,
         legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", bgcolor: "rgba(0,0,0,0)" },
-        xaxis: lengthAxis(node, {}), yaxis: axis({ range: [0, 102], tickmode: "array", tickvals: [0, 25, 50, 75, 95, 100], ticktext: ["0 %", "25 %", "50 %", "75 %", "95 %", "100 %"] }),
+        xaxis: lengthAxis(node, {}), yaxis: axis({ range: [0, 102], tickmode: "array", tickvals: [0, 25, 50, 75, 100], ticktext: ["0 %", "25 %", "50 %", "75 %", "100 %"] }),
       }),
     };
   };
