@@ -25,7 +25,12 @@ from kquota_spark.reports.scope.period import parse_period
 from kquota_spark.reports.timeline.top_buckets import SortBy
 
 _TONES = {Colour.RED: "over", Colour.YELLOW: "near", Colour.FAINT: "faint"}
-_TONES_OF_LINE = {Tone.OVER: "over", Tone.BAD: "near", Tone.FAINT: "faint", Tone.TITLE: "title"}
+_TONES_OF_LINE: dict[Tone | None, str] = {
+    Tone.OVER: "over",
+    Tone.BAD: "near",
+    Tone.FAINT: "faint",
+    Tone.TITLE: "title",
+}
 _MOST_TEXT = 200
 """Maximum characters of a filter."""
 _FIRST_COLUMNS = (

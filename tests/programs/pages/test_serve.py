@@ -18,6 +18,7 @@ from typing import NamedTuple
 import pytest
 
 from kquota_spark.enforcement.edges.log import EnforcementLog
+from kquota_spark.process.processes import wait_for
 from tests.support.places import CONF, ROOT
 from tests.support.programs.chromium import Chromium
 from tests.support.reports.served import PROXY_SECRET, TOKEN, planned_step
@@ -28,7 +29,8 @@ VIOLATIONS = (
     "axe.run().then((found) => found.violations.map((one) => [one.id, one.nodes[0].html.slice(0, 200)]))"
 )
 PERIOD = "2026-11-21T05:40:00..2026-11-21T05:50:00"
-PAGES = {"overview": "/", "live": "/live", "tenants": "/tenants", "plans": "/plans"}
+TIMELINE = "/timeline?broker=1&type=produce&user=alice"
+PAGES = {"overview": "/", "live": "/live", "timeline": TIMELINE, "tenants": "/tenants", "plans": "/plans"}
 LOOKS = ((1440, "light"), (1280, "dark"), (390, "light"), (390, "dark"))
 BY_PROXY = ("X-Kquota-Proxy-Secret", PROXY_SECRET)
 OPERATOR = dict([BY_PROXY, ("X-Forwarded-User", "operator")])
@@ -137,6 +139,21 @@ def test_the_live_view_reads_itself_again_while_the_box_is_ticked(browser: Chrom
     assert rows > 0
     assert browser.complaints() == []
     assert not browser.value("document.getElementById('again').closest('p').hidden")
+
+
+def test_a_name_in_the_filter_leaves_its_rows_and_stays_in_the_address(
+    browser: Chromium, served: Served
+) -> None:
+    browser.visit(f"{served.url}/live", **OPERATOR)
+    names = "[...document.querySelectorAll('#rows tbody tr')].map((row) => row.cells[0].textContent)"
+    assert "user jmx-reader" in browser.value(names)
+    browser.value("""(() => { const box = document.getElementById("filter"); box.value = "ALICE";
+      box.dispatchEvent(new Event("input")); })()""")
+    wait_for(lambda: "user jmx-reader" not in browser.value(names), within_s=60)
+    # The buckets of her bytes and of her request time.
+    assert browser.value(names) == ["user alice", "user alice"]
+    assert browser.value("location.search") == "?filter=ALICE"
+    assert browser.complaints() == []
 
 
 def test_a_page_of_one_user_is_drawn_under_its_policy(browser: Chromium, served: Served) -> None:
