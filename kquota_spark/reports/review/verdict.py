@@ -68,7 +68,7 @@ def _reasons_of_clients(review: Review) -> Iterator[Reason]:
     unknown = sum(one.replay.unknown for one in judged if one.replay is not None)
     if unknown:
         yield Reason(
-            f"{unknown:,} throttled fetches came back empty: nobody knows their size under another limit"
+            f"{unknown:,} throttled fetches came back empty: their size under another limit is not known"
         )
     without = [one for one in review.affected if one.replay is None and not one.is_harmless]
     if without:

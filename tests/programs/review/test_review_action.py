@@ -207,3 +207,14 @@ def test_an_input_is_never_part_of_a_script(workflow: Workflow) -> None:
 def test_each_input_of_the_action_is_used_and_each_used_one_is_there() -> None:
     text = (FOLDER / "action.yml").read_text(encoding="utf-8")
     assert {*_INPUT.findall(text)} == {*ACTION["inputs"]}
+
+
+def test_the_example_of_a_workflow_uses_inputs_of_the_action_and_no_value_in_a_script() -> None:
+    workflow = yaml.safe_load((FOLDER / "workflow.example.yml").read_text(encoding="utf-8"))
+    steps = workflow["jobs"]["review"]["steps"]
+    [used] = [step["with"] for step in steps if step.get("uses", "").endswith("/kquota-review")]
+    assert {*used} <= {*ACTION["inputs"]}
+    assert workflow["permissions"] == {"contents": "read", "pull-requests": "write"}
+    assert all("${{" not in step.get("run", "") for step in steps)
+    # `on` is a Boolean of YAML 1.1.
+    assert {*workflow[True]} == {"pull_request"}
