@@ -15,10 +15,10 @@ from kquota_spark.reports.review.review import Oversubscription
 def oversubscription(
     before: QuotaSet, after: QuotaSet, seen: Iterable[Seen], capacity: Mapping[str, float]
 ) -> list[Oversubscription]:
-    """The sums of the keys whose limits change.
+    """The sums of the limits of each key, where a sum changes.
 
     A sum has each bucket of a client that was seen, and each entity with names only. Defaults of other clients are not
-    in it, because nobody knows how many there are.
+    in it, because their number is not known.
 
     Args:
         before: quotas before the change.

@@ -1,6 +1,6 @@
 """Names of clients as code in Markdown of GitHub: no name becomes a link, a mention, HTML, or the end of a cell.
 
-A backslash does not prevent a mention or an address of mail: GitHub looks for them after it has read the Markdown. It
+A backslash does not prevent a mention or an address of mail: GitHub finds them after it has read the Markdown. It
 leaves code alone, so each name is code. A name that could end a code span is HTML code, with its marks as references.
 """
 

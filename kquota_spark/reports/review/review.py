@@ -37,7 +37,7 @@ class Replayed:
     delay_after_ms: int = 0
     """Sum of all throttles."""
     unknown: int = 0
-    """Throttled fetches, whose verdict under another limit is not known."""
+    """Throttled fetches: their verdict under another limit is not known."""
     is_at_most: bool = False
     """Whether the delay after is an upper bound: throttled clients would have sent later."""
 

@@ -15,7 +15,7 @@ def reasons_of(review: Review) -> tuple[Reason, ...]:
 
 
 def more_delay_ms(review: Review) -> int:
-    """The increase of the total delay of the groups whose delay grows, ms."""
+    """The increase of the total delay, of the groups with more delay, ms."""
     return sum(max(0, one.replay.more_ms) for one in review.affected if one.replay is not None)
 
 
