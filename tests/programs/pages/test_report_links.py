@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kquota_spark.process.processes import wait_for
-from kquota_spark.reports.gathered.gathering import gather_report
+from kquota_spark.reports.pages.gathering import gather_report
 from kquota_spark.reports.pages.page_html import html_page
 from kquota_spark.reports.scope.period import Period
 from tests.support.programs.chromium import Chromium

@@ -50,7 +50,7 @@ def _delays(settings: Settings) -> tuple[int, int]:
     before, after = (
         make_governor(
             settings,
-            RuleBook(RuleStretch(entity, values, BEGINNING_MS, None, None) for entity, values in quotas.items()),  # type: ignore[arg-type]
+            RuleBook(RuleStretch(entity, values, BEGINNING_MS, None, None) for entity, values in quotas.items()),
             LeaderBook(),
         )
         for quotas in (BASE, HEAD)
