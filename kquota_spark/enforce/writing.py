@@ -40,7 +40,7 @@ class Writer:
 
     Attributes:
         is_fenced: whether another enforcer has taken the lease; nothing more was written, not even into the log.
-        doubts: the message of the cluster for each step whose outcome is not known.
+        doubts: the message of the cluster for each step with an unknown outcome.
     """
 
     def __init__(
@@ -157,7 +157,7 @@ class Writer:
         return []
 
     def _replaced(self, step: Step, value: float | None, detail: str = "") -> list[LogEntry]:
-        """The rows of a change whose value is in force no more."""
+        """The rows of a change that is not in force any more."""
         if value != step.proposal.before:
             why = f"somebody else set it since: {quota_text(step.proposal.quota.key, value)}"
             return self._given_up(self._stack(step), why)
