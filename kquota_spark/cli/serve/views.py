@@ -76,11 +76,11 @@ def _tone_of_state(row: Row) -> str:
 
 
 def first_values(contents: Contents, tenant: str | None, now_ms: int) -> dict[str, Any]:
-    """The first screen of a report with the newest second, or one sentence on why it is not here.
+    """The first screen of a report with the newest second, or one sentence with the reason for its absence.
 
     Args:
         contents: the tables.
-        tenant: the user whose report it is; None for the cluster.
+        tenant: the user of the report; None for the cluster.
         now_ms: epoch ms.
     """
     try:

@@ -1,4 +1,4 @@
-"""The overview of `kquota serve` begins with the report: its first screen, or one sentence on why it is not here."""
+"""The overview of `kquota serve` begins with the report: its first screen, or one sentence with the reason for its absence."""
 
 from __future__ import annotations
 
