@@ -1,4 +1,4 @@
-"""The overview of `kquota serve` begins with the report: its first screen, or one sentence with the reason for its absence."""
+"""The overview of `kquota serve` begins with the first screen of the report, or with the reason for its absence."""
 
 from __future__ import annotations
 
