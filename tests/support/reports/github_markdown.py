@@ -29,7 +29,8 @@ class Shown(HTMLParser):
         self.texts: list[str] = []
         self.codes: list[str] = []
         self.elements: list[tuple[str, list[tuple[str, str | None]]]] = []
-        self.cells: list[int] = []
+        self.tables: list[list[int]] = []
+        """Per table, the cells of each row."""
         self._in_code = 0
         self.feed(html)
         self.close()
@@ -40,10 +41,12 @@ class Shown(HTMLParser):
         if tag == "code":
             self._in_code += 1
             self.codes.append("")
+        if tag == "table":
+            self.tables.append([])
         if tag == "tr":
-            self.cells.append(0)
+            self.tables[-1].append(0)
         if tag in ("td", "th"):
-            self.cells[-1] += 1
+            self.tables[-1][-1] += 1
 
     def handle_endtag(self, tag: str) -> None:
         """Leave code."""
