@@ -108,7 +108,7 @@ def _traffic(settings: Settings, asked: Asked) -> _Traffic:
         cluster_id = held_cluster(tables, settings)
         found = clients_seen(tables, cluster_id, from_ms, tuple(QuotaType))
         if not found:
-            return nothing._replace(why="the tables have no traffic in the period")
+            return nothing._replace(why="the tables have no traffic of the settings' cluster in the period")
         stored = None
         if tables.location("quota_rules") is not None:
             mine = settings.changed(cluster_id=cluster_id)
