@@ -38,7 +38,7 @@ COLUMNS = (
 )  # fmt: skip
 _NOTE = (
     "before: by brokers where they logged it. open: by replay of the recorded requests at their times. closed: each "
-    "connection waits for its throttles and keeps its own pace, so this is what to expect of most clients"
+    "connection waits for its throttles and keeps its own pace. Expect this of most clients"
 )
 _LIMIT = "limit: the last in force, on each broker"
 _SECONDS = "time throttled: seconds in which a throttle began or still ran"
@@ -46,9 +46,7 @@ _MORE = (
     "more: at the recorded times the requests pile up, so the sum has no meaning; served is then what the lower limit "
     "lets through while they arrive"
 )
-_CENSORED = (
-    ">=: at least; a saturated connection would send more under the higher limit, nobody knows how much"
-)
+_CENSORED = ">=: at least; a saturated connection would send more under the higher limit"
 _UNKNOWN = (
     "?, ?n: of n requests the throttle under another limit is not known, their amount is not in the log"
 )

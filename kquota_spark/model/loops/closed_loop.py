@@ -10,8 +10,8 @@ the throttle of the first and the connection's own pace. The pace stays, the thr
 With the same quotas each request keeps its recorded time exactly, also where clocks make a pace negative.
 
 A client that sends by the clock has its next request ready when a long throttle ends. Then the gap hides its own pace.
-If a connection shows that (`paces`), such a gap is the connection's usual gap without throttles, or the throttle and
-the time that the client took after other throttles, whichever is longer.
+A connection may show that (`paces`). Such a gap is then the usual gap without throttles, or the throttle and the usual
+time after throttles. The longer one counts.
 
 * All connections of the buckets run in one order of time. A request that charges two buckets, for example one of bytes
   and one of thread time, waits for the longer throttle, as at the broker.
@@ -24,7 +24,7 @@ the time that the client took after other throttles, whichever is longer.
 A connection's first request keeps its recorded time. A request keeps the limit of its recorded time.
 
 Under a higher limit a connection has sent all that was recorded before the period ends. If it was active at the end of
-the period, it goes on with the second half of its requests at the same paces. The same quotas add nothing.
+the period, it continues with the second half of its requests at the same paces. The same quotas add nothing.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Reading(Enum):
     USUAL = "what the connection's record shows, else PACED"
     PACED = "it is lost: every later request moves"
     CATCHES_UP = "it is made up for: requests keep their recorded times unless the connection is muted"
-    EAGER = "it is used: the next request is ready when the throttle ends, and the client goes on"
+    EAGER = "it is used: the next request is ready when the throttle ends, and the client continues"
 
 
 _GOING_ON = (Reading.USUAL, Reading.EAGER)
@@ -144,7 +144,7 @@ class Meter:
     longest_ms: int = 0
     served: int = 0
     added: int = 0
-    """Of these, what was not recorded: connections that go on."""
+    """The part of it that was not recorded: from connections that continue."""
     mutes: dict[int, int] = field(default_factory=dict)
     """The longest throttle (ms) that began in a second, by the epoch second."""
 
@@ -161,7 +161,14 @@ class Meter:
         return max(bounded_throttle_time_ms(total, window_ms, limit_per_s, self.cap_ms), 0)
 
     def count(self, throttle_ms: int, time_ms: int, served: int, *, is_added: bool) -> None:
-        """Count a request, and its throttle if it has one."""
+        """Count a request, and its throttle if it has one.
+
+        Args:
+            throttle_ms: its throttle, ms; 0 for none.
+            time_ms: when it is sent, epoch ms.
+            served: bytes, or microseconds of threads.
+            is_added: whether it was not recorded.
+        """
         self.requests += 1
         self.served += served
         if is_added:

@@ -57,14 +57,14 @@ class Closed:
     """The seconds in which a throttle began or still ran, on any broker, in the period."""
     served: int
     deferred: int
-    """What was recorded in the period and is not served in it any more."""
+    """The recorded part that is no longer served in the period."""
     added: int
-    """Of what is served, what was not recorded: sent by connections that go on (`closed_loop`)."""
+    """The part of `served` that was not recorded: from connections that continue (`closed_loop`)."""
     delay: Bound
     """Bounds of the total delay, ms."""
     served_bound: Bound
     is_censored: bool
-    """Whether a saturated connection gets a higher limit: it would send more, nobody knows how much."""
+    """Whether a saturated connection gets a higher limit: it would send more."""
 
     @property
     def throttled_seconds(self) -> int:

@@ -290,7 +290,14 @@ class _Tally:
         closed: Mapping[Key, Closed],
         ring: RateConfig,
     ) -> None:
-        """Add the buckets of one broker, with the broker's ring and the buckets that its closed loop changes."""
+        """Add the buckets of one broker.
+
+        Args:
+            was: the requests by bucket under the past quotas.
+            tried: the same under the tried quotas.
+            closed: the buckets that the closed loop changes.
+            ring: the broker's sample ring.
+        """
         inferred = {
             each.point: each.limit_per_s
             for of_bucket in was.values()
@@ -308,7 +315,7 @@ class _Tally:
             inside = self._inside(of_bucket)
             if not inside:
                 continue
-            # Most buckets do not change, and need no second look.
+            # Most buckets do not change: they are summed up once.
             is_same = of_bucket is was.get(key)
             side = sides[key] if is_same else _side(key, inside, inferred, self._to_ms)
             self._after[key] = _sum(self._after.get(key), side)
