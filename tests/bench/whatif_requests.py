@@ -56,7 +56,7 @@ def _write(root: Path, requests: int) -> int:
         for start in range(0, len(seconds), _ROWS_AT_ONCE):
             part = slice(start, start + _ROWS_AT_ONCE)
             rows = len(seconds[part])
-            of_row = {
+            of_row: dict[str, Any] = {
                 "cluster_id": pa.repeat("demo", rows), "event_date": pa.repeat(DAY, rows),
                 "broker_id": pa.repeat(broker_id, rows), "quota_type": pa.repeat("produce", rows),
                 "principal_type": pa.repeat("User", rows), "client_id": pa.repeat("app", rows),
