@@ -37,7 +37,7 @@ def build(folder: Path, docs: Path = DOCS) -> subprocess.CompletedProcess[str]:
         # Not quiet: MkDocs counts only the warnings that it prints.
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--config-file", str(config)],
         cwd=ROOT, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}, capture_output=True, text=True, check=False,
-        timeout=150,
+        timeout=300,
     )  # fmt: skip
 
 
