@@ -143,7 +143,14 @@ def read_yaml_as(target: type[_T], path: Path, relations: Callable[[_T], Iterabl
 def read_as(
     target: type[_T], data: Any, path: Path, relations: Callable[[_T], Iterable[str]] | None = None
 ) -> _T:
-    """Read parsed YAML into the dataclass `target`; `path` is for messages. See `read_yaml_as`."""
+    """Read parsed YAML into the dataclass `target`. See `load_settings` for the errors.
+
+    Args:
+        target: the dataclass.
+        data: the parsed YAML; None for an empty file.
+        path: the file, for messages.
+        relations: see `read_yaml_as`.
+    """
     problems = list[str]()
     value = _read(target, {} if data is None else data, "", problems)
     if value is not None and relations is not None:

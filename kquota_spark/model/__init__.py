@@ -4,6 +4,8 @@ The same code runs on Spark's workers, in the offline commands and as the oracle
 what each public name is for. Every public name can be imported from here, and its module is loaded on first use.
 
 Folders, in reading order: quotas, compare, measure, replay, loops, govern, simulation.
+
+In reading order: owners.
 """
 
 from __future__ import annotations

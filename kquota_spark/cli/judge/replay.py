@@ -141,7 +141,7 @@ def _require_requests(found: Replay, paths: Sequence[Path]) -> None:
     """
     if found.lines and found.lines == sum(found.unreadable.values()) and not found.verdicts:
         reasons = "; ".join(f"{count:,} x {reason}" for reason, count in found.unreadable.items())
-        names = ", ".join(map(str, paths))
+        names = terminal_text(", ".join(map(str, paths)))
         raise UserError(f"{names}: no request in {found.lines:,} lines, expected a request log ({reasons})")
 
 
@@ -160,7 +160,8 @@ def _replay(options: argparse.Namespace) -> int:
     with governor_of(settings, history) as governor:
         of_brokers = {} if options.log_time_zone else settings.broker.zones_by_broker
         found = replay_files(logs, governor, config, time_zone, of_brokers, mutation_config(settings))
-    _require_requests(found, options.logs)
+    if options.output == "table":
+        _require_requests(found, options.logs)
     answer: dict[str, Any] = {
         **summary_of(found),
         "source": history.origin, "window": config.name, "notes": list(_notes(settings, history, found)),
@@ -177,6 +178,7 @@ def _replay(options: argparse.Namespace) -> int:
         answer["compare_window"] = compared(found, config, options.compare_window)
     if options.output != "table":
         print_answer("kquota replay", answer, options.output)
+        _require_requests(found, options.logs)  # programs get the counts by reason as well
     else:
         _print(answer, has_more=has_more)
     return 0

@@ -36,9 +36,7 @@ COMMANDS = {
     "whatif": (
         "answers",
         "which throttles other quotas would have given to the traffic in the tables",
-        "kquota whatif --add user=alice,producer_byte_rate=2000000",
         "kquota whatif --add user=bob,producer_byte_rate=250kB/s --since 2h",
-        "kquota whatif --add user=bob,request_percentage=50 --output json",
         "kquota whatif --quotas quotas.yaml --since 1d",
     ),
 }

@@ -28,6 +28,7 @@ from kquota_spark.config.owners.owners_file import owners_of
 from kquota_spark.errors import UserError
 from kquota_spark.formats.text.escape import terminal_text
 from kquota_spark.model.owners import UNOWNED_NAME, Owners
+from kquota_spark.schema.figures import figure_of
 from kquota_spark.schema.tables import DECISIONS
 from kquota_spark.store.reading import utc_text
 
@@ -112,7 +113,10 @@ def _find(asked: Asked) -> Found:
     file: Path | None = asked.own.bundle
     if file is not None:
         replace_file(file, bundle_of(proof, is_own), advice="give another --bundle")
-    shown = {"second": row["second_ms"], **{name: row[name] for name in row if name != "second_ms"}}
+    shown = {
+        "second": row["second_ms"],
+        **{figure_of(DECISIONS, name): row[name] for name in row if name != "second_ms"},
+    }
     if owner:
         shown["owner"] = owner
     note = lines_note(case)
@@ -250,8 +254,8 @@ def _chain_value(chain: Chain) -> dict[str, Any]:
         "window_ms": verdict.window_ms,
         "rate_per_s": verdict.rate_per_s,
         "limit_per_s": verdict.governing.limit_per_s,
-        "throttle_ms": verdict.throttle_ms,
-        "observed_throttle_ms": verdict.point.observed_throttle_ms,
+        "throttle_ms": verdict.point.observed_throttle_ms,
+        "throttle_by_replay_ms": verdict.throttle_ms,
         "outcome": verdict.outcome.value,
         "cause": None if verdict.cause is None else verdict.cause.value,
     }

@@ -185,20 +185,12 @@ def what_if(
     # One broker at a time: verdicts take several times the memory of the requests.
     for broker_id, group in groupby(traffic, key=lambda row: row.broker_id):
         of_broker, ring = list(group), rings.get(broker_id, default)
-        clients.update(
-            (row.quota_type, row.principal.name, row.client_id)
-            for row in of_broker
-            if row.second_ms >= from_ms
-        )
+        inside = (row for row in of_broker if row.second_ms >= from_ms)
+        clients.update((row.quota_type, row.principal.name, row.client_id) for row in inside)
         loops = _Loops(of_broker, before, after, ring, mutation_config(settings))
         tally.add(loops.was, loops.tried, loops.closed(from_ms, to_ms), ring)
-    return WhatIf(
-        from_ms,
-        to_ms,
-        tally.requests,
-        tally.differences(_logged(settings, from_ms, to_ms)),
-        frozenset(clients),
-    )
+    found = tally.differences(_logged(settings, from_ms, to_ms))
+    return WhatIf(from_ms, to_ms, tally.requests, found, frozenset(clients))
 
 
 class _Loops:

@@ -44,7 +44,7 @@ def test_a_moment_that_no_table_holds_is_refused(command: str, at: str) -> None:
 @pytest.mark.parametrize("at", ["1970-01-01", "253402300799999"])
 def test_the_first_and_the_last_moment_are_answered(at: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["resolve", "--user", "bob", "--at", at, *FILE]) == 0
-    assert f"as of {'1970-01-01T00:00:00Z' if at == '1970-01-01' else '9999-12-31T23:59:59Z'}, " in (
+    assert f"as of {'1970-01-01 00:00:00 UTC' if at == '1970-01-01' else '9999-12-31 23:59:59 UTC'}, " in (
         capsys.readouterr().out
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from tests.support.logs.followed_log import all_lines, tail_of
 from tests.support.logs.log_lines import PRODUCE_V9, changed
-from tests.support.logs.replayed_captures import found
+from tests.support.logs.replayed_captures import found, run
 from tests.support.places import DATA
 
 QUOTAS = ("--quotas", str(DATA / "jmx-telegraf" / "quotas.yaml"))
@@ -38,6 +39,16 @@ def replayed(folder: Path, data: bytes) -> dict[str, Any]:
     path = folder / "broker-1.log"
     path.write_bytes(data)
     return found(["replay", *QUOTAS, "--by", "request", str(path)])
+
+
+def refused(folder: Path, data: bytes) -> dict[str, Any]:
+    """The answer for a log without any request: an error for people, and the counts for programs."""
+    path = folder / "broker-1.log"
+    path.write_bytes(data)
+    code, out, err = run(["replay", *QUOTAS, "--by", "request", str(path), "--output", "json"])
+    assert (code, "broker-1.log: no request in " in err) == (1, True)
+    answer: dict[str, Any] = json.loads(out)
+    return answer
 
 
 def rows(answer: dict[str, Any]) -> list[tuple[str, int]]:
@@ -80,7 +91,7 @@ def of(client_id: str) -> tuple[str, int]:
 def test_a_log_in_whatever_encoding_has_exactly_these_rows(
     data: bytes, read: list[str], unreadable: dict[str, int], unsized: list[str], tmp_path: Path
 ) -> None:
-    answer = replayed(tmp_path, data)
+    answer = replayed(tmp_path, data) if read else refused(tmp_path, data)
     assert answer["unreadable_reasons"] == unreadable
     assert answer["lines"] == len(read) + sum(unreadable.values())
     assert answer["counted"] == len(read)

@@ -12,6 +12,7 @@ import pytest
 from kquota_spark.cli.main import main
 from kquota_spark.formats.quota_files.quota_file import read_quota_file
 from kquota_spark.store.rules_tables import RulesTables
+from tests.support.logs.log_lines import PRODUCE_V9
 from tests.support.places import DATA
 from tests.support.programs.command_output import as_json, run, shown
 
@@ -188,9 +189,9 @@ def test_a_broken_callback_is_one_line() -> None:
 def test_a_summary_says_why_lines_were_not_read(tmp_path: Path) -> None:
     log = tmp_path / "broker-1.log"
     junk = [*["java.io.IOException"] * 3, "[2026-11-21 05:40:48,390] DEBUG Completed request:{"]
-    log.write_text("".join(f"{line}\n" for line in junk), encoding="utf-8")
+    log.write_text("".join(f"{line}\n" for line in junk) + PRODUCE_V9.decode() + "\n", encoding="utf-8")
     assert shown("replay", str(log), *QUOTAS).startswith(
-        "4 lines, 4 unreadable, 0 counted\n"
+        "5 lines, 4 unreadable, 1 counted\n"
         "unreadable: 3 x no 'Completed request:' near the start\n"
         "unreadable: 1 x text form: no request header as Kafka 0.10.2 to 2.7 prints it\n"
     )

@@ -24,6 +24,7 @@ SHAPES = {
     "whatif": ("--add", "user=alice,client-id=etl,producer_byte_rate=150000", "--limit", "0"),
     "report": ("--to", "-", "--format", "json", "--since", "2026-11-21", "--until", "2026-11-22"),
     "violations": (), "decisions": (), "usage": (), "connections": (), "findings": ("--evidence",),
+    "evidence": ("--user", "alice", "--client-id", "etl"),
     "agreement": ("--by", "bucket"), "doctor": (), "try": (),
     "resolve": ("--user", "alice", "--client-id", "etl"),
 }  # fmt: skip
@@ -33,6 +34,7 @@ NO_FIGURES = {
     # Counts and differences of verdicts.
     "judged_throttled", "throttled_by_broker", "throttled_by_model", "throttles_compared", "throttle_within_1_ms",
     "throttle_within_10_ms", "throttle_error_max_ms", "throttle_error_ms",
+    "throttle_errors_ms",
     # Lists and objects, and numbers of buckets.
     "throttled", "throttled_buckets", "throttled_left_out", "throttle_pairs", "throttle_spreads", "near_unthrottled",
     "delay", "is_muted",
@@ -126,7 +128,7 @@ def test_the_delay_of_a_bucket_is_one_value_in_all_commands(answers: dict[str, A
         "usage --by-second": rows_of(answers["usage --by-second"], quota_type="produce", **client),
         "timeline": rows_of(answers["timeline"], row="slot"),
         "tree": rows_of(answers["tree"], entity="users/alice/clients/etl", quota_type="produce"),
-        "whatif": rows_of(answers["whatif"], **bucket),
+        "whatif": rows_of(answers["whatif"], loop="open", **bucket),
         "connections": rows_of(answers["connections"], **client),
         "replay": [row for row in answers["replay"]["buckets"]
                    if all(row[name] == value for name, value in bucket.items())],
@@ -154,7 +156,7 @@ def test_the_replays_own_figures_are_one_value_too(answers: dict[str, Any]) -> N
     bucket = {"quota_type": "produce", "bucket_user": "alice", "bucket_client_id": "etl"}
     rows = {
         "decisions": rows_of(answers["decisions"], **bucket),
-        "whatif": rows_of(answers["whatif"], **bucket),
+        "whatif": rows_of(answers["whatif"], loop="open", **bucket),
         "replay": [row for row in answers["replay"]["buckets"]
                    if all(row[name] == value for name, value in bucket.items())],
     }  # fmt: skip
