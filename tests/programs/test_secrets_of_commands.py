@@ -164,6 +164,7 @@ import importlib, sys
 from kquota_spark.cli.main import main
 def broken(*given, **named):
     raise RuntimeError("broken by the test")
+broken.is_deltatable = broken
 setattr(importlib.import_module(sys.argv[1]), sys.argv[2], broken)
 sys.exit(main(sys.argv[3:]))
 """
