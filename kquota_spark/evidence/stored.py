@@ -176,12 +176,12 @@ def _windows(
     own = RateConfig.parse(variant)
     place = [manager.cluster_id, manager.broker_id, manager.quota_type.value]
     during = [(row["second_ms"] - _REACH_MS) * 1_000, row["second_ms"] * 1_000]
-    told = []
+    reported = []
     for name, first_ms, last_ms in tables.query(_RINGS, [*place, *during]).rows:
         config = RateConfig.parse(name)
         ring = config.variant.value, config.num_samples, config.window_ms // 1_000
-        told.append(ReportedWindows(first_ms, last_ms + 1_000, *ring))
-    return BrokerWindows(own, {manager.broker_id: told}), Configs(own, of_mutations)
+        reported.append(ReportedWindows(first_ms, last_ms + 1_000, *ring))
+    return BrokerWindows(own, {manager.broker_id: reported}), Configs(own, of_mutations)
 
 
 def _known(tables: Tables, settings: Settings, windows: BrokerWindows) -> Known:

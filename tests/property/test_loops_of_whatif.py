@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kquota_spark.model.loops.open_loop import Judged, bandwidth_throttles, judged
-from kquota_spark.model.loops.tried import Key, closed_loop, unchanged
+from kquota_spark.model.loops.tried import Key, closed_loop
 from kquota_spark.model.measure.points import Point, PointKind
 from kquota_spark.model.measure.sampled_rate import RateConfig, RingVariant
 from kquota_spark.model.quotas.quota_types import QuotaType
@@ -11,6 +11,7 @@ from kquota_spark.model.quotas.resolve import Bucket
 from kquota_spark.model.replay.causes import Governing
 from kquota_spark.model.replay.decision import Stretch
 from tests.support.chance import Chance
+from tests.support.pipeline.unchanged_buckets import unchanged
 
 CASES = 100
 RINGS = (RateConfig(), RateConfig(variant=RingVariant.UP_TO_3_7), RateConfig(5, 2_000))

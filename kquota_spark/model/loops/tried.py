@@ -138,19 +138,6 @@ def closed_loop(
     }
 
 
-def unchanged(of_bucket: Sequence[Judged], from_ms: int, until_ms: int) -> Closed:
-    """A bucket that the tried quotas do not change, from `from_ms` until before `until_ms` (epoch ms)."""
-    inside = [each for each in of_bucket if each.point.record_time_ms >= from_ms]
-    throttled = [each for each in inside if each.throttle_ms > 0]
-    delay_ms, served = sum(each.throttle_ms for each in throttled), sum(each.point.amount for each in inside)
-    throttles = ((each.point.record_time_ms, each.throttle_ms) for each in throttled)
-    return Closed(
-        len(inside), len(throttled), delay_ms, muted_until(throttles, until_ms), served, 0, 0,
-        Bound(delay_ms, max(delay_ms, sum(each.at_most_ms for each in inside))), Bound(served, served),
-        is_censored=False,
-    )  # fmt: skip
-
-
 def _affected(tried: Mapping[Key, Sequence[Judged]], changed: set[Key]) -> list[Key]:
     """The changed buckets, and all that share connections with them, directly or not."""
     if not changed:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from kquota_spark.model.loops.open_loop import Judged, judged
-from kquota_spark.model.loops.tried import Bound, Closed, Key, closed_loop, unchanged
+from kquota_spark.model.loops.tried import Bound, Closed, Key, closed_loop
 from kquota_spark.model.measure.points import Point, PointKind
 from kquota_spark.model.measure.sampled_rate import RateConfig
 from kquota_spark.model.quotas.quota_types import QuotaType
@@ -19,6 +19,7 @@ from kquota_spark.model.simulation.broker import Broker, Simulation
 from kquota_spark.model.simulation.clients import Behaviour, Client
 from kquota_spark.model.simulation.quota_manager import Limit
 from tests.support.logs.captures import ALL, BUSY, KRAFT43_SHARE, Capture, buckets_of
+from tests.support.pipeline.unchanged_buckets import unchanged
 
 RING = RateConfig()
 KEY: Key = (QuotaType.PRODUCE, Bucket("", "a"))
