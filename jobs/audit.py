@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from kquota_spark.cli.door import through_the_door
-from kquota_spark.cli.run.audit import add_options, run
+from kquota_spark.cli.jobs.audit import add_options, run
 
 
 def main() -> int:

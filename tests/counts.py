@@ -46,7 +46,7 @@ WALKS = (
         ("audit.job",),
         ("formats.request_log.line", "model.measure.sampled_rate", "store.commits", "audit.violations.fold"),
     ),
-    Walk("kquota violations", ("cli.look.violations",), ("store.reading", "cli.text.render")),
+    Walk("kquota violations", ("cli.read.violations",), ("store.reading", "cli.text.render")),
     Walk(
         "an edit of a quota to a verdict",
         ("quotas.watch", "pipeline.judge"),

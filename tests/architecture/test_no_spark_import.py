@@ -23,10 +23,10 @@ CLI = [name for name in MODULES if name.startswith("kquota_spark.cli")]
 MAY_BE_SLOW = {
     f"kquota_spark.cli.{name}"
     for name in (
-        "judge.replay",
-        "judge.replay_results",
-        "judge.window_comparison",
-        "run.audit",
+        "check.replay",
+        "check.replay_results",
+        "check.window_comparison",
+        "jobs.audit",
         "serve.app",
         "status.of_job",
         "status.of_lease",
@@ -37,7 +37,7 @@ MAY_BE_SLOW = {
 """Modules that need Arrow, Flask or Textual for all that they do; commands import most of them where they use them."""
 NOTHING_SLOW = ("kquota_spark", *(name for name in CLI if name not in MAY_BE_SLOW))
 NO_SPARK = ("kquota_spark.enforcement.input", "kquota_spark.reports.pages.gathering", *CLI)
-COMMANDS_WITH_SPARK = {"kquota_spark.cli.run.audit", "kquota_spark.cli.run.past"}
+COMMANDS_WITH_SPARK = {"kquota_spark.cli.jobs.audit", "kquota_spark.cli.jobs.past"}
 RUNS_THE_ENFORCER = "kquota_spark.cli.enforce.run"
 """`kquota enforce run`: a subcommand beside those that read plans, and the one that hears of decisions by Spark."""
 ASKS_FOR_A_SESSION_FIRST = "kquota_spark.process.graceful_stop"
@@ -145,7 +145,7 @@ def test_no_other_command_can_come_to_spark_while_it_runs() -> None:
 def test_a_query_needs_duckdb_and_deltalake_only(tmp_path: Path) -> None:
     code = """
 import argparse
-from kquota_spark.cli.look import decisions
+from kquota_spark.cli.read import decisions
 parser = argparse.ArgumentParser()
 decisions.add_commands(parser.add_subparsers())
 options = parser.parse_args(sys.argv[1:])

@@ -12,7 +12,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from kquota_spark.cli.judge.replay_results import summary_of
+from kquota_spark.cli.check.replay_results import summary_of
 from kquota_spark.config.rules import Duration
 from kquota_spark.config.settings import Kafka, Quotas, Settings
 from kquota_spark.embedded.admin import alter_quota, create_topics

@@ -21,7 +21,7 @@ def log(tmp_path: Path) -> Path:
 @pytest.fixture
 def doctors_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """Now is `NOW_MS`."""
-    monkeypatch.setattr("kquota_spark.cli.judge.doctor.now_ms", lambda: NOW_MS)
+    monkeypatch.setattr("kquota_spark.cli.check.doctor.now_ms", lambda: NOW_MS)
 
 
 @pytest.fixture(scope="package")
@@ -34,6 +34,6 @@ def answers() -> dict[str, dict[str, Any]]:
 def _no_progress() -> Iterator[None]:
     """Commands called in this process say nothing of their progress: the speed of the machine is no part of a claim."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("kquota_spark.cli.judge.findings._PATIENCE_S", math.inf)
+        patched.setattr("kquota_spark.cli.check.findings._PATIENCE_S", math.inf)
         patched.setattr("kquota_spark.replay.files._REPORT_S", math.inf)
         yield

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import signal
 
-from kquota_spark.cli.look.exporter import port_argument
 from kquota_spark.cli.options import SettingsPlace, add_settings_options, settings_of
+from kquota_spark.cli.read.exporter import port_argument
 from kquota_spark.errors import UserError
 from kquota_spark.process.extras import install_text
 from kquota_spark.process.notices import said_by

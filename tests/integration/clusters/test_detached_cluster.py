@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kquota_spark.cli.run import cluster as cluster_command
+from kquota_spark.cli.jobs import cluster as cluster_command
 from kquota_spark.embedded import detached
 from kquota_spark.embedded.admin import create_topics
 from kquota_spark.errors import UserError

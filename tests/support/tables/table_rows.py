@@ -172,8 +172,8 @@ def source(known_through_s: int) -> dict[str, Any]:
 
 def run(*arguments: str) -> int:
     """Run a command of the reading groups as `kquota` does; an error is its text on standard output."""
-    from kquota_spark.cli.judge import doctor
-    from kquota_spark.cli.look import decisions, declared_tables, usage, violations
+    from kquota_spark.cli.check import doctor
+    from kquota_spark.cli.read import decisions, declared_tables, usage, violations
 
     parser = argparse.ArgumentParser(prog="kquota")
     commands = parser.add_subparsers(required=True)

@@ -15,8 +15,8 @@ import pytest
 import yaml
 
 from kquota_spark.cli.command_groups import all_commands
+from kquota_spark.cli.jobs.audit import add_options
 from kquota_spark.cli.main import parser
-from kquota_spark.cli.run.audit import add_options
 from kquota_spark.config.loader import load_settings
 from kquota_spark.config.owners.owners_file import load_owners
 from kquota_spark.enforcement.policies import load_policies

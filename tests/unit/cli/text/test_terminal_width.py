@@ -118,10 +118,10 @@ def in_folder(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kquota_spark.cli.quotas.describe.chosen_cluster", chosen)
     monkeypatch.setattr("kquota_spark.enforcement.edges.log.EnforcementLog", lambda _: _lifted())
     for module in (
-        "judge.doctor",
+        "check.doctor",
         "quotas.drift",
         "quotas.quota_sides",
-        "look.report",
+        "read.report",
         "quotas.tree",
         "explain.explanation",
     ):

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from kquota_spark.cli.jobs.init import checkpoints_beside
 from kquota_spark.cli.main import main
-from kquota_spark.cli.run.init import checkpoints_beside
 from kquota_spark.embedded.servers import free_ports
 
 

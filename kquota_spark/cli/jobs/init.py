@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kquota_spark.cli.check.doctor import before_verdict, show_checks
 from kquota_spark.cli.exit_codes import DONE, ERROR, FOUND
-from kquota_spark.cli.judge.doctor import before_verdict, show_checks
 from kquota_spark.cli.options import DEFAULT_CONFIG, add_form_option
 from kquota_spark.cli.text.page import Page, say
 from kquota_spark.cli.text.render import print_answer

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kquota_spark.cli.check.whatif_table import print_chart, program_report, rows_of, table
 from kquota_spark.cli.chosen.quota_source import added_quotas, governor_of
-from kquota_spark.cli.judge.whatif_table import print_chart, program_report, rows_of, table
 from kquota_spark.cli.options import (
     Since,
     add_output_options,

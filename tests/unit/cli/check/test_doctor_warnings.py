@@ -58,7 +58,7 @@ def test_unreadable_lines_are_told_with_their_reasons_escaped(
 def test_a_finished_run_is_behind_but_no_failure(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kquota_spark.cli.judge.doctor.now_ms", lambda: NOW_MS + 86_400_000)
+    monkeypatch.setattr("kquota_spark.cli.check.doctor.now_ms", lambda: NOW_MS + 86_400_000)
     code, findings = _findings(_tables(tmp_path), capsys)
     assert (code, findings) == (
         0,

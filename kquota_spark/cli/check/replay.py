@@ -12,16 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
-from kquota_spark.cli.chosen.quota_source import (
-    add_broker_options,
-    add_source_options,
-    governor_of,
-    leader_notes,
-    read_quotas,
-    settings_with_broker_of,
-    source_of,
-)
-from kquota_spark.cli.judge.replay_results import (
+from kquota_spark.cli.check.replay_results import (
     bucket_rows,
     print_summary,
     request_rows,
@@ -31,7 +22,16 @@ from kquota_spark.cli.judge.replay_results import (
     wrong_line,
     wrong_rows,
 )
-from kquota_spark.cli.judge.window_comparison import compared, print_comparison, window_shape
+from kquota_spark.cli.check.window_comparison import compared, print_comparison, window_shape
+from kquota_spark.cli.chosen.quota_source import (
+    add_broker_options,
+    add_source_options,
+    governor_of,
+    leader_notes,
+    read_quotas,
+    settings_with_broker_of,
+    source_of,
+)
 from kquota_spark.cli.options import add_form_option, limit_of, whole_number
 from kquota_spark.cli.text.page import Page
 from kquota_spark.cli.text.render import print_answer

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from kquota_spark.cli.jobs.topics import page_text, topic_markdown, topics, with_topics
 from kquota_spark.cli.main import main
-from kquota_spark.cli.run.topics import page_text, topic_markdown, topics, with_topics
 from kquota_spark.formats.text.escape import width
 from tests.support.logs.replayed_captures import run
 from tests.support.places import ROOT

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from kquota_spark.cli.judge.replay_results import bucket_columns, place_columns
+from kquota_spark.cli.check.replay_results import bucket_columns, place_columns
 from kquota_spark.cli.text.page import Page
 from kquota_spark.cli.text.render import Report, Row, Shown, finite, show
 from kquota_spark.formats.text.person_units import person_bytes, person_pair_ms, person_rate

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from kquota_spark.cli.look.report import report_format
 from kquota_spark.cli.main import main
+from kquota_spark.cli.read.report import report_format
 from kquota_spark.errors import UserError
 from kquota_spark.process.replaced_file import replace_file
 from kquota_spark.reports.pages.page_names import safe_name, stretch_name

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from kquota_spark.checkpoints.checkpoints import JMX, LOG
-from kquota_spark.cli.judge.doctor import Counts, show_checks
+from kquota_spark.cli.check.doctor import Counts, show_checks
 from kquota_spark.cli.options import add_config_option, settings_of
 from kquota_spark.config.settings import Settings
 from kquota_spark.embedded.setup.spark import prepare_spark

@@ -1,4 +1,4 @@
-"""Commands that run a part of the product.
+"""Commands that start a job or a part of the product.
 
 In reading order: audit, cluster, demo, init, notify, past, to_kafka, topics, watch.
 """

@@ -1,4 +1,4 @@
-"""Commands that judge quotas, clients and the audit itself.
+"""Commands that check quotas, clients and the audit itself.
 
 In reading order: agreement, doctor, findings, replay_results, window_comparison, replay, whatif_table, whatif.
 """

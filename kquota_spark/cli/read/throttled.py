@@ -8,7 +8,6 @@ from dataclasses import asdict
 from difflib import get_close_matches
 from typing import Any
 
-from kquota_spark.cli.look import decisions, violations
 from kquota_spark.cli.options import (
     TIME_FORMS,
     TYPES,
@@ -17,6 +16,7 @@ from kquota_spark.cli.options import (
     counted,
 )
 from kquota_spark.cli.question import Asked, Flag, Found, Question, column
+from kquota_spark.cli.read import decisions, violations
 from kquota_spark.cli.text.render import Colour, Shown
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
