@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 from tests.support.places import ROOT
 
-_QUOTAS = frozenset({"QuotaKey", "AnyKey", "IpQuotaKey", "QuotaSet", "RuleStretch", "RuleBook"})
+_QUOTAS = frozenset({"QuotaKey", "AnyKey", "IpQuotaKey", "QuotaSet", "RulePeriod", "RuleBook"})
 _TAGS = re.compile(r"(bucket_|custom_)?tags")
 _WORD = re.compile(r"\w+")
 

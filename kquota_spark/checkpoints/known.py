@@ -22,7 +22,7 @@ from kquota_spark.model.govern.govern import Governor, RuleGovernor
 from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.quota_callback import LeaderBook
 from kquota_spark.model.quotas.quota_types import IP_QUOTA_KEY, QuotaKey
-from kquota_spark.model.quotas.rules import RuleBook, RuleStretch
+from kquota_spark.model.quotas.rules import RuleBook, RulePeriod
 from kquota_spark.pipeline.known import BrokerWindows, IpLimit, Known, Limits, ReportedWindows, gaps_by_broker
 from kquota_spark.quotas.stored import leader_changes
 from kquota_spark.schema.broker_tables import BROKER_CONFIGS
@@ -32,8 +32,8 @@ from kquota_spark.store.quota_rows import (
     is_of_sources,
     known_through_ms,
     only_rules,
+    rule_period_of,
     source_filter,
-    stretch_of,
 )
 from kquota_spark.store.rows import rows_in_ms
 from kquota_spark.store.storage import MissingTableError, arrow_files, delta_errors, delta_table, place_of
@@ -80,22 +80,22 @@ class KnownRules:
         return bool(changed)
 
     def _replace(self, entities: Iterable[str] | None, rules: pa.Table) -> None:
-        stretches: dict[Entity, list[RuleStretch]] = {}
+        periods: dict[Entity, list[RulePeriod]] = {}
         ips = {} if entities is None else dict(self.ips)
         for name in entities or ():
             if name.startswith("ips/"):
                 ips.pop(name, None)
             else:
-                stretches[Entity.parse(name)] = []
+                periods[Entity.parse(name)] = []
         for row in rows_in_ms(rules):
             if not row["entity"].startswith("ips/"):
-                stretch = stretch_of(row)
-                stretches.setdefault(stretch.entity, []).append(stretch)  # type: ignore[arg-type]
+                period = rule_period_of(row)
+                periods.setdefault(period.entity, []).append(period)  # type: ignore[arg-type]
             elif row[IP_QUOTA_KEY] is not None:
                 held = IpLimit(row["valid_from"], row["valid_to"], row[IP_QUOTA_KEY], row["version"])
                 ips.setdefault(row["entity"], []).append(held)
         self.ips = ips
-        self.book = (RuleBook() if entities is None else self.book).replaced(stretches)
+        self.book = (RuleBook() if entities is None else self.book).replaced(periods)
 
 
 def _changed_entities(before: pa.Table, after: pa.Table) -> list[str]:

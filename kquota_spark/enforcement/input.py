@@ -30,10 +30,10 @@ from kquota_spark.enforcement.edges.log import EnforcementLog
 from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.quota_types import QuotaKey, QuotaType
 from kquota_spark.model.quotas.resolve import Bucket
-from kquota_spark.model.quotas.rules import RuleBook, RuleStretch
+from kquota_spark.model.quotas.rules import RuleBook, RulePeriod
 from kquota_spark.schema.harm import DELAY_MS, IS_THROTTLED, THROTTLED_REQUESTS
 from kquota_spark.schema.key_columns import FROM_LOG, LOG_BEFORE_JMX
-from kquota_spark.store.quota_rows import stretch_of
+from kquota_spark.store.quota_rows import rule_period_of
 from kquota_spark.store.reading import Tables
 
 _TYPES = f"({', '.join(repr(one.value) for one in QuotaType)})"
@@ -145,7 +145,7 @@ def observations(settings: Settings, policies: Policies, now_ms: int) -> Observa
             rates=found.rates(to_ms - DAY_MS, to_ms),
             brokers=broker_uses(tables, settings.cluster_id, to_ms - DAY_MS, to_ms),
             clients=clients,
-            quotas=_in_force(RuleBook(map(stretch_of, rules)), now_ms),
+            quotas=_in_force(RuleBook(map(rule_period_of, rules)), now_ms),
             temporary=_temporary(settings),
         )
 
@@ -253,21 +253,21 @@ def _temporary(settings: Settings) -> frozenset[Quota]:
 
 
 def _in_force(book: RuleBook, now_ms: int) -> dict[Quota, InForce]:
-    stretches = ((entity, book.at(entity, now_ms)) for entity in book)
+    periods = ((entity, book.at(entity, now_ms)) for entity in book)
     return {
         Quota(entity, key): InForce(value, _since_ms(book.of(entity), key, value, now.valid_from_ms))
-        for entity, now in stretches
+        for entity, now in periods
         if now is not None
         for key, value in now.values.items()
         if isinstance(key, QuotaKey)
     }
 
 
-def _since_ms(stretches: Iterable[RuleStretch], key: QuotaKey, value: float, from_ms: int) -> int:
+def _since_ms(periods: Iterable[RulePeriod], key: QuotaKey, value: float, from_ms: int) -> int:
     """Since when a key has its value, epoch ms: edits of other keys of the entity begin rule periods too."""
     since_ms = from_ms
-    for stretch in reversed([one for one in stretches if one.valid_from_ms <= from_ms]):
-        if stretch.values.get(key) != value:
+    for period in reversed([one for one in periods if one.valid_from_ms <= from_ms]):
+        if period.values.get(key) != value:
             break
-        since_ms = stretch.valid_from_ms
+        since_ms = period.valid_from_ms
     return since_ms

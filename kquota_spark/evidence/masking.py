@@ -14,7 +14,7 @@ from zlib import crc32
 
 from kquota_spark.evidence.lines import Line
 from kquota_spark.model.quotas.entities import Entity, Name
-from kquota_spark.model.quotas.rules import RuleStretch
+from kquota_spark.model.quotas.rules import RulePeriod
 from kquota_spark.pipeline.sent import BucketTags
 
 IsOwn = Callable[[str, str], bool]
@@ -48,7 +48,7 @@ class Mask:
         """The tags of a bucket."""
         return self.user(bucket[0]), self.client_id(bucket[1]), bucket[2]
 
-    def rule(self, rule: RuleStretch) -> RuleStretch:
+    def rule(self, rule: RulePeriod) -> RulePeriod:
         """The quotas of an entity of users and client ids."""
         if not isinstance(rule.entity, Entity):
             return rule

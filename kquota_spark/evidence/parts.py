@@ -19,7 +19,7 @@ from kquota_spark.model.measure.sampled_rate import RateConfig
 from kquota_spark.model.quotas.entities import parse_entity
 from kquota_spark.model.quotas.quota_types import QuotaType, parse_key
 from kquota_spark.model.quotas.resolve import candidates
-from kquota_spark.model.quotas.rules import RuleBook, RuleStretch
+from kquota_spark.model.quotas.rules import RuleBook, RulePeriod
 from kquota_spark.model.replay.replay import Verdict
 from kquota_spark.pipeline.bucket_judge import Configs
 from kquota_spark.pipeline.known import BrokerWindows, Known, ReportedWindows
@@ -57,14 +57,14 @@ def lines_bytes(lines: Iterable[Line]) -> bytes:
     return b"".join(json_bytes(line) + b"\n" for line in lines)
 
 
-def rules_of(clients: Iterable[tuple[str, str]], book: RuleBook) -> list[RuleStretch]:
+def rules_of(clients: Iterable[tuple[str, str]], book: RuleBook) -> list[RulePeriod]:
     """All quotas that can govern some clients, at any time."""
     entities = dict.fromkeys(entity for client in clients for entity in candidates(*client))
     return [rule for entity in entities for rule in book.of(entity)]
 
 
 def rules_value(
-    rules: Iterable[RuleStretch], known: Known, configs: Configs, broker_id: int
+    rules: Iterable[RulePeriod], known: Known, configs: Configs, broker_id: int
 ) -> dict[str, Any]:
     """The part `rules.json`: quotas, windows and gaps.
 
@@ -100,7 +100,7 @@ def rules_value(
 def known_of(value: Mapping[str, Any], broker_id: int) -> tuple[Known, Configs]:
     """The inverse of `rules_value`; a mistake raises ValueError, KeyError or TypeError."""
     rules = [
-        RuleStretch(
+        RulePeriod(
             parse_entity(rule["entity"]),
             {parse_key(key): float(number) for key, number in rule["values"].items()},
             rule["valid_from_ms"],

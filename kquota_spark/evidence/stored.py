@@ -186,7 +186,7 @@ def _windows(
 
 def _known(tables: Tables, settings: Settings, windows: BrokerWindows) -> Known:
     rules = stored_rules(settings)
-    governor = make_governor(settings, RuleBook(rules.stretches), LeaderBook(()))
+    governor = make_governor(settings, RuleBook(rules.periods), LeaderBook(()))
     tables.open_if_there("log_gaps")
     gaps = gaps_by_broker(tables.query(_GAPS, [settings.cluster_id]).dicts())
     return Known(governor, rules.known_through_ms, windows, gaps)

@@ -253,11 +253,11 @@ def decided(rules: RuleBook, log: Iterable[LogEntry], time_ms: int) -> dict[Enti
         log: `enforcement_log`, oldest first.
         time_ms: now, epoch ms.
     """
-    stretches = {entity: rules.at(entity, time_ms) for entity in rules}
+    periods = {entity: rules.at(entity, time_ms) for entity in rules}
     quotas: dict[Entity, dict[QuotaKey, float]] = {
-        entity: {key: value for key, value in stretch.values.items() if isinstance(key, QuotaKey)}
-        for entity, stretch in stretches.items()
-        if stretch is not None
+        entity: {key: value for key, value in period.values.items() if isinstance(key, QuotaKey)}
+        for entity, period in periods.items()
+        if period is not None
     }
     ours: dict[Entity, dict[QuotaKey, Ours]] = {}
     for entry in _open(log):

@@ -85,7 +85,7 @@ class DecisionPublisher:
         # Readers drop a message issued before the one they have, so the time of issue never decreases, even if our
         # clock is set back.
         self._newest_ms = max(now_ms, self._newest_ms, newest_issue_ms(cluster_id, new, now_ms))
-        wanted = decided(RuleBook(rules.stretches), log, now_ms)
+        wanted = decided(RuleBook(rules.periods), log, now_ms)
         messages = differences(cluster_id, self._held, wanted, self._newest_ms)
         self._send(messages)
         beat = heartbeat(rules.known_through_ms, now_ms, self._newest_ms)

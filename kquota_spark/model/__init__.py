@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from kquota_spark.model.quotas.resolve import resolve as resolve
     from kquota_spark.model.quotas.rules import QuotaChange as QuotaChange
     from kquota_spark.model.quotas.rules import RuleBook as RuleBook
-    from kquota_spark.model.quotas.rules import stretches as stretches
+    from kquota_spark.model.quotas.rules import rule_periods as rule_periods
     from kquota_spark.model.replay.decision import judge_bucket as judge_bucket
     from kquota_spark.model.replay.replay import BucketReplay as BucketReplay
     from kquota_spark.model.replay.replay import Verdict as Verdict
@@ -73,7 +73,7 @@ _PUBLIC = {
     "quotas.resolve": ("Bucket", "Resolution", "Standing", "Step", "resolve"),
     "quotas.enabled_types": ("enabled_types",),
     "quotas.ip_quotas": ("resolve_ip",),
-    "quotas.rules": ("QuotaChange", "RuleBook", "stretches"),
+    "quotas.rules": ("QuotaChange", "RuleBook", "rule_periods"),
     "govern.govern": ("RuleGovernor",),
     "quotas.quota_callback": ("ClusterMetadata", "DefaultQuotaCallback", "QuotaCallback"),
     "govern.callback_governor": ("CallbackGovernor",),

@@ -17,10 +17,10 @@ from kquota_spark.kafka.quota_admin import OF_SETTINGS, Named, QuotaAdmin
 from kquota_spark.model.quotas.quota_callback import LeaderBook
 from kquota_spark.model.quotas.quota_types import QuotaKey
 from kquota_spark.model.quotas.resolve import candidates
-from kquota_spark.model.quotas.rules import BEGINNING_MS, END_MS, RuleBook, RuleStretch, stretches
+from kquota_spark.model.quotas.rules import BEGINNING_MS, END_MS, RuleBook, RulePeriod, rule_periods
 from kquota_spark.process.listeners import require_listener
 from kquota_spark.quotas.stored import stored_leaders
-from kquota_spark.store.quota_rows import cluster_in, known_through_ms, rules_of_clients, stretch_of
+from kquota_spark.store.quota_rows import cluster_in, known_through_ms, rule_period_of, rules_of_clients
 from kquota_spark.store.reading import query
 from kquota_spark.store.storage import local_place_of, place_of, storage_options
 
@@ -68,7 +68,9 @@ def from_file(path: Path, *, apply_lag_ms: int = 0) -> QuotaHistory:
     Raises:
         UserError: see `read_quota_file`.
     """
-    return QuotaHistory(f"file {path}", RuleBook(stretches(read_quota_file(path), apply_lag_ms=apply_lag_ms)))
+    return QuotaHistory(
+        f"file {path}", RuleBook(rule_periods(read_quota_file(path), apply_lag_ms=apply_lag_ms))
+    )
 
 
 def from_zookeeper(
@@ -138,7 +140,7 @@ def from_tables(settings: Settings) -> QuotaHistory:
     has_leaders = bool(settings.quotas.callback)
     return QuotaHistory(
         where,
-        RuleBook(map(stretch_of, rules_of_clients(mine))),
+        RuleBook(map(rule_period_of, rules_of_clients(mine))),
         known_through_ms=None if known_ms >= END_MS else known_ms,
         cluster_id=cluster_id,
         leaders=LeaderBook(stored_leaders(settings.changed(cluster_id=cluster_id)) if has_leaders else ()),
@@ -204,7 +206,7 @@ def require_source(settings: Settings) -> None:
 def _of_now(image: Image) -> QuotaHistory:
     """A history with only the present quotas."""
     rules = [
-        RuleStretch(entity, values, BEGINNING_MS, None, image.versions.get(entity, 0))
+        RulePeriod(entity, values, BEGINNING_MS, None, image.versions.get(entity, 0))
         for entity, values in image.quotas.items()
     ]
     problems = {**image.problems, **image.unreadable}

@@ -12,14 +12,14 @@ from kquota_spark.errors import UserError
 from kquota_spark.model.quotas.entities import parse_entity
 from kquota_spark.model.quotas.quota_callback import LeaderChange, TopicPartition
 from kquota_spark.model.quotas.quota_types import IpQuotaKey, QuotaKey
-from kquota_spark.model.quotas.rules import BEGINNING_MS, END_MS, RuleStretch
+from kquota_spark.model.quotas.rules import BEGINNING_MS, END_MS, RulePeriod
 from kquota_spark.schema.quota_tables import PARTITION_LEADERS, QUOTA_RULES
 from kquota_spark.store.quota_rows import (
     KNOWN_THROUGH,
     cluster_in,
     known_through_ms,
+    rule_period_of,
     rules_of_clients,
-    stretch_of,
 )
 from kquota_spark.store.reading import Tables
 from kquota_spark.store.storage import arrow_files, delta_errors, delta_table_if_there, place_of
@@ -36,7 +36,7 @@ where cluster_id = ?
 class StoredRules:
     """The quotas of one cluster over time, and the time up to which all edits are known; None if no source gave one."""
 
-    stretches: tuple[RuleStretch, ...]
+    periods: tuple[RulePeriod, ...]
     known_through_ms: int | None
 
 
@@ -51,7 +51,7 @@ def stored_rules(settings: Settings) -> StoredRules:
         raise UserError(
             f"{settings.tables}: no table {QUOTA_RULES.name}: run kquota watch or the audit first"
         )
-    return StoredRules(tuple(map(stretch_of, rules_of_clients(rows))), known_through_ms(rows))
+    return StoredRules(tuple(map(rule_period_of, rules_of_clients(rows))), known_through_ms(rows))
 
 
 def stored_leaders(settings: Settings) -> list[LeaderChange]:

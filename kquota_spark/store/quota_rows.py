@@ -13,7 +13,7 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.quota_types import AnyKey, QuotaKey
-from kquota_spark.model.quotas.rules import RuleStretch
+from kquota_spark.model.quotas.rules import RulePeriod
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
@@ -59,12 +59,12 @@ def rules_of_clients(rows: Iterable[Mapping[str, Any]]) -> Iterable[Mapping[str,
     return (row for row in rows if row["level"])
 
 
-def stretch_of(row: Mapping[str, Any]) -> RuleStretch:
+def rule_period_of(row: Mapping[str, Any]) -> RulePeriod:
     """The period of unchanged quotas in a row of `quota_rules`, times in epoch ms."""
     values: dict[AnyKey, float] = {key: row[key.value] for key in QuotaKey if row[key.value] is not None}
     entity = Entity.parse(row["entity"])
     times_ms = (row["valid_from"], row["valid_to"])
-    return RuleStretch(entity, values, *times_ms, row["version"], row["certain_from"])
+    return RulePeriod(entity, values, *times_ms, row["version"], row["certain_from"])
 
 
 def cluster_in(clusters: Iterable[str], settings: Settings, where: str) -> str:

@@ -18,7 +18,7 @@ from deltalake import DeltaTable, Schema, write_deltalake
 from kquota_spark.errors import UserError
 from kquota_spark.model.quotas.entities import AnyEntity, parse_entity
 from kquota_spark.model.quotas.quota_types import parse_key
-from kquota_spark.model.quotas.rules import BEGINNING_MS, END_MS, QuotaChange, RuleStretch, stretches
+from kquota_spark.model.quotas.rules import BEGINNING_MS, END_MS, QuotaChange, RulePeriod, rule_periods
 from kquota_spark.schema.columns import Table
 from kquota_spark.schema.quota_tables import QUOTA_CHANGES, QUOTA_RULES
 from kquota_spark.store.durable import sync_commit
@@ -154,7 +154,7 @@ class RulesTables:
             changes = [change for change in self.changes if change.entity in edited]
             names = ", ".join(_quoted(str(entity)) for entity in edited)
             predicate += f" AND ({OF_SOURCES} OR entity IN ({names}))" if edited else f" AND {OF_SOURCES}"
-        rules = stretches(changes, apply_lag_ms=self.apply_lag_ms)
+        rules = rule_periods(changes, apply_lag_ms=self.apply_lag_ms)
         self._write_rules(rules, known_through_ms, predicate)
         self._edited = set()
 
@@ -173,7 +173,7 @@ class RulesTables:
         """
         recorded = set(self.changes)
         self.append([change for change in changes if change not in recorded], (), observed_at_ms)
-        self._write_rules(stretches(changes, apply_lag_ms=self.apply_lag_ms), END_MS, self._mine)
+        self._write_rules(rule_periods(changes, apply_lag_ms=self.apply_lag_ms), END_MS, self._mine)
 
     def tidy(self) -> None:
         """Remove files and log entries of old commits; a replaced file stays for ten minutes."""
@@ -191,9 +191,7 @@ class RulesTables:
             # Old files do no harm, and the next call removes them too.
             _log.warning("%s", error)
 
-    def _write_rules(
-        self, rules: Iterable[RuleStretch], known_through_ms: int | None, predicate: str
-    ) -> None:
+    def _write_rules(self, rules: Iterable[RulePeriod], known_through_ms: int | None, predicate: str) -> None:
         if known_through_ms is not None:
             # The newest value counts, even if it is an earlier time: the clock was ahead before.
             self.known_through_ms = known_through_ms
@@ -284,7 +282,7 @@ class RulesTables:
             "problem": problem.problem,
         }
 
-    def _rule_row(self, rule: RuleStretch) -> dict[str, Any]:
+    def _rule_row(self, rule: RulePeriod) -> dict[str, Any]:
         return (
             entity_columns(rule.entity)
             | {key.value: value for key, value in rule.values.items()}

@@ -13,7 +13,7 @@ from kquota_spark.model.measure.sampled_rate import RateConfig
 from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.quota_types import QuotaKey, QuotaType
 from kquota_spark.model.quotas.resolve import Bucket
-from kquota_spark.model.quotas.rules import RuleBook, RuleStretch
+from kquota_spark.model.quotas.rules import RuleBook, RulePeriod
 from kquota_spark.model.replay.decision import Stretch
 from kquota_spark.replay.files import BucketKey, replay_files
 from tests.closed_loop_pairs.plan import SECONDS, Pair
@@ -48,7 +48,7 @@ class Outcome:
 def outcomes(log: Path, pairs: Sequence[Pair]) -> list[Outcome]:
     """Predict each pair from the request log, and compare. The time of a run begins with its first request."""
     rules = [
-        RuleStretch(
+        RulePeriod(
             Entity(None, pair.client_id(side)), {QuotaKey.PRODUCER_BYTE_RATE: float(limit)}, 0, None, 1
         )
         for pair in pairs

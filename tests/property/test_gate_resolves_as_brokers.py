@@ -13,7 +13,7 @@ from kquota_spark.model.measure.sampled_rate import RateConfig
 from kquota_spark.model.quotas.entities import DEFAULT, Entity, Name
 from kquota_spark.model.quotas.quota_types import QuotaKey, QuotaType
 from kquota_spark.model.quotas.resolve import resolve
-from kquota_spark.model.quotas.rules import QuotaChange, RuleBook, stretches
+from kquota_spark.model.quotas.rules import QuotaChange, RuleBook, rule_periods
 from kquota_spark.model.simulation.quota_manager import QuotaManager, Request, governed_limits
 
 _SETTINGS = settings(deadline=None, print_blob=True)
@@ -33,7 +33,7 @@ def gate_of(rules: dict[Entity, dict[QuotaKey, float]]) -> tuple[QuotaGate, Rule
         for entity, values in rules.items()
         for key, value in values.items()
     ]
-    book = RuleBook(stretches(edits))
+    book = RuleBook(rule_periods(edits))
     gate = QuotaGate("pay")
     for message in [*differences("pay", {}, decided(book, [], 0), 0), encode("pay", Heartbeat(0, 0))]:
         gate.take(*message, 0, 0)

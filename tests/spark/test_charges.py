@@ -16,7 +16,7 @@ from kquota_spark.config.settings import Quotas, Settings
 from kquota_spark.model.govern.govern import request_coverage
 from kquota_spark.model.measure.points import CONTROLLER_ID, PointKind
 from kquota_spark.model.quotas.quota_types import QuotaKey
-from kquota_spark.model.quotas.rules import QuotaChange, RuleBook, stretches
+from kquota_spark.model.quotas.rules import QuotaChange, RuleBook, rule_periods
 from kquota_spark.pipeline.charges import CLIENT_KEYS, to_charged, unpacked_charges
 from kquota_spark.pipeline.packed_points import points_of
 from kquota_spark.schema.tables import REQUESTS
@@ -116,7 +116,7 @@ def test_the_same_clients_are_measured_as_offline(
 ) -> None:
     lines = [line(index, user=user, client_id=client_id) for index, (user, client_id) in enumerate(CLIENTS)]
     found = charged(spark, tmp_path, rules, *lines)
-    coverage = request_coverage(RuleBook(stretches(rules)))
+    coverage = request_coverage(RuleBook(rule_periods(rules)))
     expected = sorted(user for user, client_id in CLIENTS if coverage.covers(user, client_id))
     assert [row[0] for row in found if row[1] == "request"] == expected
 

@@ -12,7 +12,7 @@ from kquota_spark.audit.violations.rebuild import rebuild_all_violations
 from kquota_spark.config.settings import Settings
 from kquota_spark.config.windows import mutation_config, rate_config
 from kquota_spark.model.govern.govern import RuleGovernor
-from kquota_spark.model.quotas.rules import QuotaChange, RuleBook, stretches
+from kquota_spark.model.quotas.rules import QuotaChange, RuleBook, rule_periods
 from kquota_spark.replay.files import replay_files
 from kquota_spark.replay.log_lines import log_lines
 from kquota_spark.replay.rows import decision_rows, request_rows, usage_rows
@@ -44,7 +44,7 @@ def write_recorded(
     create_tables(settings)
     rules = RulesTables(settings.tables, cluster_id, source="file", apply_lag_ms=0)
     rules.write_file(changes, now_ms)
-    governor = RuleGovernor(RuleBook(stretches(changes, apply_lag_ms=0)))
+    governor = RuleGovernor(RuleBook(rule_periods(changes, apply_lag_ms=0)))
     of_mutations = mutation_config(settings)
     found = replay_files(logs, governor, config, zone, mutation_config=of_mutations)
     for broker_id, path in logs:

@@ -285,8 +285,8 @@ def _in_force(settings: Settings, scope: Scope) -> dict[Quota, float]:
     return {
         Quota(entity, key): value
         for entity in history.book
-        if scope.holds(entity) and (stretch := history.book.at(entity, time_ms)) is not None
-        for key, value in stretch.values.items()
+        if scope.holds(entity) and (period := history.book.at(entity, time_ms)) is not None
+        for key, value in period.values.items()
         if isinstance(key, QuotaKey)
     }
 

@@ -11,7 +11,7 @@ from kquota_spark.formats.quota_files.quota_file_text import quota_file_text
 from kquota_spark.model.quotas.entities import AnyEntity, IpEntity
 from kquota_spark.model.quotas.quota_set import QuotaSet
 from kquota_spark.model.quotas.quota_types import AnyKey, IpQuotaKey
-from kquota_spark.model.quotas.rules import BEGINNING_MS, END_MS, RuleStretch, stretches
+from kquota_spark.model.quotas.rules import BEGINNING_MS, END_MS, RulePeriod, rule_periods
 
 _IP_KEY = IpQuotaKey.CONNECTION_CREATION_RATE
 
@@ -26,7 +26,7 @@ def read_at(text: str, time_ms: int) -> QuotaSet:
     found = parse_quotas(checked_text(text))
     quotas: dict[AnyEntity, dict[AnyKey, float]] = {
         rule.entity: dict(rule.values)
-        for rule in stretches(found.changes)
+        for rule in rule_periods(found.changes)
         if rule.values and _holds(time_ms, rule.valid_from_ms, rule.valid_to_ms)
     }
     for limit in found.ip_limits:
@@ -43,7 +43,7 @@ def write(quotas: QuotaSet) -> str:
     """The text of a quota file; ValueError for entities that it cannot hold, e.g. a user named `<default>`."""
     entries = writable(quotas)
     rules = [
-        RuleStretch(entity, values, BEGINNING_MS, None, None)
+        RulePeriod(entity, values, BEGINNING_MS, None, None)
         for entity, values in entries
         if not isinstance(entity, IpEntity)
     ]

@@ -11,10 +11,10 @@ import yaml
 from kquota_spark.formats.quota_files.quota_file import Entry, IpLimit, expected_value
 from kquota_spark.model.quotas.entities import DEFAULT, AnyEntity, Default, Entity, IpEntity, Name
 from kquota_spark.model.quotas.quota_types import IP_QUOTA_KEY, AnyKey
-from kquota_spark.model.quotas.rules import BEGINNING_MS, RuleStretch
+from kquota_spark.model.quotas.rules import BEGINNING_MS, RulePeriod
 
 
-def quota_file_text(rules: Iterable[RuleStretch], ip_limits: Iterable[IpLimit] = ()) -> str:
+def quota_file_text(rules: Iterable[RulePeriod], ip_limits: Iterable[IpLimit] = ()) -> str:
     """The text of a quota file, oldest entries first; `model.quotas.rules` makes such rules from changes.
 
     Reading it back gives the same values at every time. Versions, and edits that changed nothing, are left out.
@@ -32,7 +32,7 @@ def quota_file_text(rules: Iterable[RuleStretch], ip_limits: Iterable[IpLimit] =
     return yaml.safe_dump([*map(_fields, entries)], default_flow_style=None, sort_keys=False, width=math.inf)
 
 
-def _rule_entries(rules: Iterable[RuleStretch]) -> Iterator[Entry]:
+def _rule_entries(rules: Iterable[RulePeriod]) -> Iterator[Entry]:
     """One entry per value of a key and the whole period in which it is unchanged."""
     latest: dict[tuple[AnyEntity, AnyKey], Entry] = {}
     for rule in sorted(rules, key=lambda rule: rule.valid_from_ms):

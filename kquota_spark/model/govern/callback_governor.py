@@ -13,7 +13,7 @@ from kquota_spark.model.quotas.principals import Principal
 from kquota_spark.model.quotas.quota_callback import CallbackError, LeaderBook, QuotaCallback
 from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.model.quotas.resolve import Bucket
-from kquota_spark.model.quotas.rules import RuleBook, RuleStretch
+from kquota_spark.model.quotas.rules import RuleBook, RulePeriod
 from kquota_spark.model.replay.causes import Governing
 
 _KEPT_INSTANCES = 16  # per broker, because brokers alternate; the requests of each are nearly in order
@@ -92,7 +92,7 @@ class CallbackGovernor:
 class _Host:
     """One instance of the callback, with the quotas that it was given and its answers."""
 
-    def __init__(self, calls: _Calls, from_ms: int, to_ms: int | None, in_force: list[RuleStretch]) -> None:
+    def __init__(self, calls: _Calls, from_ms: int, to_ms: int | None, in_force: list[RulePeriod]) -> None:
         self.calls = calls
         self._from_ms, self._to_ms = from_ms, to_ms
         self._in_force = sorted(in_force, key=lambda rule: (rule.entity.level, str(rule.entity)))

@@ -18,7 +18,7 @@ from kquota_spark.model.quotas.resolve import (
     levels_of,
     resolve,
 )
-from kquota_spark.model.quotas.rules import RuleBook, RuleStretch
+from kquota_spark.model.quotas.rules import RuleBook, RulePeriod
 from kquota_spark.model.replay.causes import Governing, RuleLimit
 
 
@@ -191,16 +191,16 @@ class RuleGovernor:
     def limit_of(self, quota_type: QuotaType, bucket: Bucket, time_ms: int) -> Governed:
         """The limit of a bucket by its tags alone: the second stage of the broker's resolution."""
         in_force = {
-            entity: stretch
+            entity: period
             for entity in candidates(bucket.user, bucket.client_id)
-            if (stretch := self.book.at(entity, time_ms)) is not None and quota_type.key in stretch.values
+            if (period := self.book.at(entity, time_ms)) is not None and quota_type.key in period.values
         }
         entity = governing_entity(bucket, in_force.__contains__)
         static_default = self.static_defaults.get(quota_type)
         if entity is not None:
-            stretch = in_force[entity]
-            limit = Governing(stretch.values[quota_type.key])
-            return Governed(bucket, limit, entity.level, str(entity), stretch.version)
+            period = in_force[entity]
+            limit = Governing(period.values[quota_type.key])
+            return Governed(bucket, limit, entity.level, str(entity), period.version)
         if static_default is not None and STATIC_DEFAULT_LEVEL in levels_of(bucket):
             rule = STATIC_DEFAULT_RULES[quota_type]
             return Governed(bucket, Governing(static_default), STATIC_DEFAULT_LEVEL, rule, None)
@@ -220,34 +220,34 @@ class RuleGovernor:
             client_id: raw client id.
             time_ms: time of the request, epoch ms; the quotas of that time count.
         """
-        stretches: dict[Entity, RuleStretch] = {}
+        periods: dict[Entity, RulePeriod] = {}
         for entity in candidates(user, client_id):
-            stretch = self.book.at(entity, time_ms)
-            if stretch is not None:
-                stretches[entity] = stretch
+            period = self.book.at(entity, time_ms)
+            if period is not None:
+                periods[entity] = period
 
         def quotas_of(entity: Entity) -> Mapping[AnyKey, float] | None:
-            stretch = stretches.get(entity)
-            return stretch.values if stretch and stretch.values else None
+            period = periods.get(entity)
+            return period.values if period and period.values else None
 
         static_default = self.static_defaults.get(quota_type)
         found = resolve(user, client_id, quota_type.key, quotas_of, static_default=static_default)
         if quota_type is QuotaType.REQUEST:
             # Any other quota counts, whether it wins or not: the throttle that the broker logged could be its own.
-            keys = {key for stretch in stretches.values() for key in stretch.values or ()}
+            keys = {key for period in periods.values() for key in period.values or ()}
             has_other = bool(keys - {QuotaKey.REQUEST_PERCENTAGE}) or bool(self.static_defaults)
         else:
             has_other = resolve(user, client_id, QuotaKey.REQUEST_PERCENTAGE, quotas_of).limit is not None
-        ends = [s.valid_to_ms for s in stretches.values() if s.valid_to_ms is not None]
+        ends = [s.valid_to_ms for s in periods.values() if s.valid_to_ms is not None]
         governing = Governing(
             limit_per_s=found.limit,
-            valid_from_ms=max((s.valid_from_ms for s in stretches.values()), default=0),
+            valid_from_ms=max((s.valid_from_ms for s in periods.values()), default=0),
             valid_to_ms=min(ends, default=None),
             has_request_quota=has_other,
         )
-        version = None if found.entity is None else stretches[found.entity].version
+        version = None if found.entity is None else periods[found.entity].version
         named = found.level, rule_name(found, quota_type), version
-        return Governed(found.bucket, governing, *named, certain_from_of(stretches.values())), found
+        return Governed(found.bucket, governing, *named, certain_from_of(periods.values())), found
 
     def period_of(
         self, governed: Governed, quota_type: QuotaType, user: str, client_id: str
@@ -288,7 +288,7 @@ def _limit_in_bucket(governed: Governed) -> tuple[float | None, str | None, Buck
     return governed.governing.limit_per_s, governed.rule, governed.bucket
 
 
-def certain_from_of(in_force: Iterable[RuleStretch]) -> int:
+def certain_from_of(in_force: Iterable[RulePeriod]) -> int:
     """The time (epoch ms) from which all rules are certainly in force; 0 if the start of each is known exactly."""
     return max((rule.certain_from_ms or 0 for rule in in_force), default=0)
 

@@ -43,7 +43,7 @@ class QuotaChange:
 
 
 @dataclass(frozen=True, slots=True)
-class RuleStretch:
+class RulePeriod:
     """All quotas of one entity from `valid_from_ms` until `valid_to_ms`, exclusive; None is the end of time.
 
     Without values, the entity had no quotas in this period. `version` is None before the first edit. Until
@@ -58,7 +58,7 @@ class RuleStretch:
     certain_from_ms: int | None = None
 
 
-def stretches(changes: Iterable[QuotaChange], *, apply_lag_ms: int = 0) -> list[RuleStretch]:
+def rule_periods(changes: Iterable[QuotaChange], *, apply_lag_ms: int = 0) -> list[RulePeriod]:
     """Fold edits into periods that cover all time, per entity, by level and name of the entity.
 
     Edits of one entity are ordered by time, then version. If several edits have the same millisecond, the last one
@@ -68,14 +68,14 @@ def stretches(changes: Iterable[QuotaChange], *, apply_lag_ms: int = 0) -> list[
     for change in changes:
         edits.setdefault(change.entity, []).append(change)
     return [
-        stretch
+        period
         for entity in sorted(edits, key=lambda entity: (entity.level or 0, str(entity)))
-        for stretch in _stretches_of(entity, edits[entity], apply_lag_ms)
+        for period in _periods_of(entity, edits[entity], apply_lag_ms)
     ]
 
 
-def _stretches_of(entity: AnyEntity, edits: list[QuotaChange], apply_lag_ms: int) -> list[RuleStretch]:
-    found = [RuleStretch(entity, {}, BEGINNING_MS, None, None)]
+def _periods_of(entity: AnyEntity, edits: list[QuotaChange], apply_lag_ms: int) -> list[RulePeriod]:
+    found = [RulePeriod(entity, {}, BEGINNING_MS, None, None)]
     for edit in sorted(edits, key=lambda edit: (edit.changed_at_ms, edit.version)):
         last = found[-1]
         # An edit "at the beginning" of a quota file has always been in force, whatever the lag.
@@ -86,7 +86,7 @@ def _stretches_of(entity: AnyEntity, edits: list[QuotaChange], apply_lag_ms: int
             values[edit.key] = edit.value
         if start_ms > last.valid_from_ms:
             found[-1] = replace(last, valid_to_ms=start_ms)
-            found.append(RuleStretch(entity, values, start_ms, None, edit.version, certain_ms))
+            found.append(RulePeriod(entity, values, start_ms, None, edit.version, certain_ms))
         else:
             found[-1] = replace(last, values=values, version=edit.version, certain_from_ms=certain_ms)
     return found
@@ -95,20 +95,20 @@ def _stretches_of(entity: AnyEntity, edits: list[QuotaChange], apply_lag_ms: int
 class RuleBook:
     """Periods of users and client ids in memory, indexed by entity and time; iterates over the entities."""
 
-    __slots__ = ("_starts", "_stretches")
+    __slots__ = ("_periods", "_starts")
 
-    def __init__(self, rules: Iterable[RuleStretch] = ()) -> None:
-        self._stretches: dict[Entity, list[RuleStretch]] = {}
+    def __init__(self, rules: Iterable[RulePeriod] = ()) -> None:
+        self._periods: dict[Entity, list[RulePeriod]] = {}
         for rule in rules:
             if isinstance(rule.entity, Entity):
-                self._stretches.setdefault(rule.entity, []).append(rule)
-        for found in self._stretches.values():
+                self._periods.setdefault(rule.entity, []).append(rule)
+        for found in self._periods.values():
             found.sort(key=lambda rule: rule.valid_from_ms)
         self._starts = {
-            entity: [rule.valid_from_ms for rule in found] for entity, found in self._stretches.items()
+            entity: [rule.valid_from_ms for rule in found] for entity, found in self._periods.items()
         }
 
-    def at(self, entity: Entity, time_ms: int) -> RuleStretch | None:
+    def at(self, entity: Entity, time_ms: int) -> RulePeriod | None:
         """The period of an entity that contains `time_ms`; None if there is none, as for an entity without quotas."""
         starts = self._starts.get(entity)
         if starts is None:
@@ -116,34 +116,34 @@ class RuleBook:
         index = bisect_right(starts, time_ms) - 1
         if index < 0:
             return None
-        found = self._stretches[entity][index]
+        found = self._periods[entity][index]
         return found if found.valid_to_ms is None or time_ms < found.valid_to_ms else None
 
-    def of(self, entity: Entity) -> tuple[RuleStretch, ...]:
+    def of(self, entity: Entity) -> tuple[RulePeriod, ...]:
         """All periods of an entity, oldest first."""
-        return tuple(self._stretches.get(entity, ()))
+        return tuple(self._periods.get(entity, ()))
 
-    def replaced(self, rules: Mapping[Entity, Sequence[RuleStretch]]) -> RuleBook:
+    def replaced(self, rules: Mapping[Entity, Sequence[RulePeriod]]) -> RuleBook:
         """A new book in which these entities have these periods; one without any is left out, the others stay."""
         book = RuleBook()
-        book._stretches, book._starts = self._stretches.copy(), self._starts.copy()
+        book._periods, book._starts = self._periods.copy(), self._starts.copy()
         for entity, found in rules.items():
             if found:
                 ordered = sorted(found, key=lambda rule: rule.valid_from_ms)
-                book._stretches[entity] = ordered
+                book._periods[entity] = ordered
                 book._starts[entity] = [rule.valid_from_ms for rule in ordered]
-            elif book._stretches.pop(entity, None):
+            elif book._periods.pop(entity, None):
                 del book._starts[entity]
         return book
 
     def __iter__(self) -> Iterator[Entity]:
-        return iter(self._stretches)
+        return iter(self._periods)
 
     def __contains__(self, entity: object) -> bool:
-        return entity in self._stretches
+        return entity in self._periods
 
     def __len__(self) -> int:
-        return len(self._stretches)
+        return len(self._periods)
 
 
 def with_values(book: RuleBook, added: Mapping[Entity, Mapping[AnyKey, float]]) -> RuleBook:
@@ -153,11 +153,11 @@ def with_values(book: RuleBook, added: Mapping[Entity, Mapping[AnyKey, float]]) 
         from_ms: int | None = BEGINNING_MS
         for rule in book.of(entity):
             if from_ms is not None and from_ms < rule.valid_from_ms:  # it had no quotas in between
-                rules.append(RuleStretch(entity, values, from_ms, rule.valid_from_ms, None))
+                rules.append(RulePeriod(entity, values, from_ms, rule.valid_from_ms, None))
             rules.append(replace(rule, values={**rule.values, **values}))
             from_ms = rule.valid_to_ms
         if from_ms is not None:
-            rules.append(RuleStretch(entity, values, from_ms, None, None))
+            rules.append(RulePeriod(entity, values, from_ms, None, None))
     return RuleBook(rules)
 
 

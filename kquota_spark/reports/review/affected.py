@@ -19,7 +19,7 @@ from kquota_spark.model.quotas.quota_callback import LeaderBook
 from kquota_spark.model.quotas.quota_set import QuotaSet
 from kquota_spark.model.quotas.quota_types import BANDWIDTH, QuotaType
 from kquota_spark.model.quotas.resolve import Bucket, resolve
-from kquota_spark.model.quotas.rules import BEGINNING_MS, RuleBook, RuleStretch
+from kquota_spark.model.quotas.rules import BEGINNING_MS, RuleBook, RulePeriod
 from kquota_spark.reports.clients.stored_usage import UsagePart, stored_rings
 from kquota_spark.reports.clients.what_if import WARM_UP_MS, Difference, what_if
 from kquota_spark.reports.review.review import Affected, Replayed
@@ -199,7 +199,7 @@ def _replay(
 def _book(quotas: QuotaSet) -> RuleBook:
     """The quotas as if they had always been in force."""
     return RuleBook(
-        RuleStretch(entity, values, BEGINNING_MS, None, None)
+        RulePeriod(entity, values, BEGINNING_MS, None, None)
         for entity, values in quotas.items()
         if isinstance(entity, Entity)
     )

@@ -22,7 +22,7 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.formats.quota_files.quota_file import read_quota_file
 from kquota_spark.model.govern.govern import RuleGovernor
 from kquota_spark.model.measure.sampled_rate import RateConfig
-from kquota_spark.model.quotas.rules import RuleBook, stretches
+from kquota_spark.model.quotas.rules import RuleBook, rule_periods
 from kquota_spark.pipeline.bucket_judge import Configs, ShardJudge
 from kquota_spark.pipeline.charges import Charges
 from kquota_spark.pipeline.govern import sharded_batch
@@ -61,7 +61,7 @@ class _Stages:
     def __init__(self, settings: Settings, population: Population, quotas: Path) -> None:
         self._settings, self._population = settings, population
         self._shards = settings.stream.state_shards
-        governor = RuleGovernor(RuleBook(stretches(read_quota_file(quotas))))
+        governor = RuleGovernor(RuleBook(rule_periods(read_quota_file(quotas))))
         self._known = Known(governor, 2**60, BrokerWindows(RateConfig()), {})
         self._reader = MessageReader(ingest_settings(settings))
         self._configs = Configs(RateConfig(), RateConfig())

@@ -15,7 +15,7 @@ from kquota_spark.model.measure.points import PointKind
 from kquota_spark.model.measure.sampled_rate import RateConfig
 from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.quota_types import QuotaKey, QuotaType
-from kquota_spark.model.quotas.rules import QuotaChange, RuleBook, stretches
+from kquota_spark.model.quotas.rules import QuotaChange, RuleBook, rule_periods
 from kquota_spark.model.replay.replay import Outcome
 from kquota_spark.replay.files import replay_files
 from tests.tools import NEWEST_KAFKA
@@ -43,7 +43,7 @@ def test_its_throttles_are_the_brokers_and_its_verdicts_uncertain(tmp_path: Path
         log = cluster.brokers[0].request_log
     assert results[1].records > 0
     change = QuotaChange(Entity(None, "pool"), QuotaKey.CONSUMER_BYTE_RATE, LIMIT, None, since_ms, 1)
-    governor = RuleGovernor(RuleBook(stretches([change])))
+    governor = RuleGovernor(RuleBook(rule_periods([change])))
     found = replay_files([(1, log)], governor, RateConfig())
     assert not found.unreadable
     of_pool = [

@@ -111,7 +111,7 @@ def watched(settings: Settings, config: Path) -> RuleBook:
     """The quotas as the tables have them now, once brokers act on the newest edit: 95 ms after it."""
     assert main(["watch", "--once", "--config", str(config)]) == 0
     until_in_force(settings)
-    return RuleBook(stored_rules(settings).stretches)
+    return RuleBook(stored_rules(settings).periods)
 
 
 def throttles(check: Callable[[Request, int], Applied], from_ms: int) -> list[Applied]:

@@ -232,10 +232,10 @@ def test_a_quota_file_is_written_without_lag_and_known_for_ever(settings: Settin
         ("users/alice", "producer_byte_rate", None, 7.0, 2_000, 2_000),
     }
     assert len(rows(of_file, "quota_changes")) == 2
-    stretches = [
+    periods = [
         (row["valid_from"], row["valid_to"], row["producer_byte_rate"])
         for row in rows(of_file, "quota_rules")
         if row["level"]
     ]
-    assert sorted(stretches) == [(0, 1_000, None), (1_000, 2_000, 7.0), (2_000, None, None)]
+    assert sorted(periods) == [(0, 1_000, None), (1_000, 2_000, 7.0), (2_000, None, None)]
     assert known_through_ms(of_file) == 253_402_300_799_999

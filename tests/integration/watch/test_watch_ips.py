@@ -57,12 +57,12 @@ def test_a_quota_file_has_quotas_of_ips_too(settings: Settings, tmp_path: Path) 
     )
     of_file = dataclasses.replace(settings, quotas=Quotas(source="file", file=str(path)))
     Watcher(of_file).start()
-    stretches = [
+    periods = [
         (row["entity"], row["valid_from"], row["valid_to"], row["connection_creation_rate"])
         for row in rows(of_file, "quota_rules")
         if row["level"] is None
     ]
-    assert sorted(stretches) == [
+    assert sorted(periods) == [
         ("ips/10.0.0.1", 0, 1_000, None),
         ("ips/10.0.0.1", 1_000, 2_000, 5.0),
         ("ips/10.0.0.1", 2_000, None, 6.0),

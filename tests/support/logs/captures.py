@@ -11,7 +11,7 @@ from kquota_spark.formats.quota_files.quota_file import read_quota_file
 from kquota_spark.model.govern.govern import RuleGovernor
 from kquota_spark.model.measure.sampled_rate import RateConfig, RingVariant
 from kquota_spark.model.quotas.quota_types import QuotaType
-from kquota_spark.model.quotas.rules import RuleBook, stretches
+from kquota_spark.model.quotas.rules import RuleBook, rule_periods
 from kquota_spark.model.replay.agreement import Agreement
 from kquota_spark.model.replay.decision import Stretch, judge_bucket
 from kquota_spark.model.replay.replay import BucketReplay, Verdict
@@ -51,7 +51,7 @@ BUSY = (Capture("kraft41-hogs", RateConfig()), Capture("kraft41-jvms", RateConfi
 def buckets_of(capture: Capture) -> Mapping[BucketKey, Sequence[Stretch]]:
     """The requests by bucket, which several tests share; every line can be read."""
     changes = read_quota_file(DATA / capture.name / "quotas.yaml")
-    governor = RuleGovernor(RuleBook(stretches(changes, apply_lag_ms=capture.apply_lag_ms)))
+    governor = RuleGovernor(RuleBook(rule_periods(changes, apply_lag_ms=capture.apply_lag_ms)))
     files = [(broker_id_of(path, None), path) for path in sorted((DATA / capture.name).glob("broker-*.gz"))]
     found = replay_files(files, governor, capture.config)
     assert not found.unreadable

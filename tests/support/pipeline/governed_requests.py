@@ -13,7 +13,7 @@ from kquota_spark.model.govern.govern import Governor, RuleGovernor
 from kquota_spark.model.measure.sampled_rate import RateConfig
 from kquota_spark.model.quotas.entities import DEFAULT
 from kquota_spark.model.quotas.quota_types import QuotaType
-from kquota_spark.model.quotas.rules import QuotaChange, RuleBook, stretches
+from kquota_spark.model.quotas.rules import QuotaChange, RuleBook, rule_periods
 from kquota_spark.pipeline.govern import governed_batch
 from kquota_spark.pipeline.known import BrokerWindows, Known
 from kquota_spark.pipeline.packed_points import points_of
@@ -84,7 +84,7 @@ def governed(
     static_defaults: Mapping[QuotaType, float] = MappingProxyType({}),
 ) -> list[tuple[Asked, Found]]:
     """Each request with what governs it, in order."""
-    return governed_by(known(RuleGovernor(RuleBook(stretches(changes)), static_defaults)), rows)
+    return governed_by(known(RuleGovernor(RuleBook(rule_periods(changes)), static_defaults)), rows)
 
 
 def governed_by(knows: Known, rows: Iterable[dict[str, Any]]) -> list[tuple[Asked, Found]]:

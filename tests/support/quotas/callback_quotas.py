@@ -5,7 +5,7 @@ from __future__ import annotations
 from kquota_spark.model.quotas.entities import Entity, Name
 from kquota_spark.model.quotas.principals import Principal
 from kquota_spark.model.quotas.quota_types import QuotaKey
-from kquota_spark.model.quotas.rules import QuotaChange, RuleBook, stretches
+from kquota_spark.model.quotas.rules import QuotaChange, RuleBook, rule_periods
 
 
 def user(name: str) -> Principal:
@@ -14,7 +14,7 @@ def user(name: str) -> Principal:
 
 def book(*edits: tuple[Name, Name, QuotaKey, float | None, int]) -> RuleBook:
     return RuleBook(
-        stretches(
+        rule_periods(
             QuotaChange(Entity(of_user, of_client), key, value, None, at_ms, at_ms)
             for of_user, of_client, key, value, at_ms in edits
         )

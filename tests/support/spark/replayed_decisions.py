@@ -9,14 +9,14 @@ from typing import Any
 from kquota_spark.formats.quota_files.quota_file import read_quota_file
 from kquota_spark.model.govern.govern import RuleGovernor
 from kquota_spark.model.measure.sampled_rate import RateConfig
-from kquota_spark.model.quotas.rules import RuleBook, stretches
+from kquota_spark.model.quotas.rules import RuleBook, rule_periods
 from kquota_spark.replay.files import replay_files
 from kquota_spark.schema.decision_columns import FROM_AGREEMENT, FROM_DECISION
 
 
 def replayed(logs: Sequence[tuple[int, Path]], quotas: Path) -> list[dict[str, Any]]:
     """Log files with their broker, judged under a quota file."""
-    book = RuleBook(stretches(read_quota_file(quotas)))
+    book = RuleBook(rule_periods(read_quota_file(quotas)))
     found = replay_files(logs, RuleGovernor(book), RateConfig())
     rows = []
     for key, decisions in found.decisions.items():

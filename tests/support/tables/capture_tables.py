@@ -14,7 +14,7 @@ from kquota_spark.config.settings import Broker, Settings
 from kquota_spark.formats.quota_files.quota_file import read_quota_file
 from kquota_spark.model.govern.govern import RuleGovernor
 from kquota_spark.model.measure.sampled_rate import RateConfig
-from kquota_spark.model.quotas.rules import QuotaChange, RuleBook, stretches
+from kquota_spark.model.quotas.rules import QuotaChange, RuleBook, rule_periods
 from kquota_spark.replay.files import broker_id_of, replay_files
 from kquota_spark.replay.rows import decision_rows, request_rows, usage_rows
 from kquota_spark.schema.columns import Table
@@ -52,7 +52,7 @@ def write_capture(
     changes = quotas(read_quota_file(DATA / capture.name / "quotas.yaml"))
     tables = RulesTables(str(root), "test", source="file", apply_lag_ms=capture.apply_lag_ms)
     tables.write_file(changes, 0)
-    governor = RuleGovernor(RuleBook(stretches(changes, apply_lag_ms=capture.apply_lag_ms)))
+    governor = RuleGovernor(RuleBook(rule_periods(changes, apply_lag_ms=capture.apply_lag_ms)))
     files = []
     for path in sorted((DATA / capture.name).glob("broker-*.gz")):
         broker_id = broker_id_of(path, None)

@@ -26,7 +26,7 @@ from kquota_spark.gateway.messages import (
 )
 from kquota_spark.model.quotas.entities import DEFAULT, Entity
 from kquota_spark.model.quotas.quota_types import AnyKey, QuotaKey
-from kquota_spark.model.quotas.rules import RuleBook, RuleStretch
+from kquota_spark.model.quotas.rules import RuleBook, RulePeriod
 from tests.support.places import ROOT
 
 PRODUCE, FETCH, REQUEST = list(QuotaKey)[:3]
@@ -164,7 +164,7 @@ def step(event: Event, after: float | None, *, number: int = 1, key: QuotaKey = 
 
 def book(**of_alice: float) -> RuleBook:
     keys: dict[AnyKey, float] = {QuotaKey(name): value for name, value in of_alice.items()}
-    return RuleBook([RuleStretch(ALICE, {}, 0, 100, None), RuleStretch(ALICE, keys, 100, None, 1)])
+    return RuleBook([RulePeriod(ALICE, {}, 0, 100, None), RulePeriod(ALICE, keys, 100, None, 1)])
 
 
 OURS = Ours("p", "too loud", 9_000, 1e6)

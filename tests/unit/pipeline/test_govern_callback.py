@@ -18,7 +18,7 @@ from kquota_spark.model.quotas.quota_callback import (
     TopicPartition,
 )
 from kquota_spark.model.quotas.quota_types import QuotaKey
-from kquota_spark.model.quotas.rules import QuotaChange, RuleBook, stretches
+from kquota_spark.model.quotas.rules import QuotaChange, RuleBook, rule_periods
 from kquota_spark.pipeline.govern import governed_batch
 from kquota_spark.pipeline.packed_points import points_of
 from kquota_spark.pipeline.sent import manager_of, received
@@ -44,7 +44,7 @@ def governed(
     callback: type[QuotaCallback] = PartitionBasedCallback,
 ) -> list[dict[str, Any]]:
     """The pieces that GOVERN sends."""
-    book = RuleBook(stretches(changes))
+    book = RuleBook(rule_periods(changes))
     governor = CallbackGovernor(callback, RULE, book, LeaderBook(LEADERS), {})
     batch: pa.RecordBatch = governed_batch(usage_batch(rows), known(governor, has_callback=True))
     return [

@@ -14,7 +14,7 @@ from kquota_spark.formats.quota_files.quota_file import read_quota_file
 from kquota_spark.model.govern.govern import RuleGovernor
 from kquota_spark.model.measure.sampled_rate import RateConfig, RingVariant
 from kquota_spark.model.quotas.quota_types import QuotaType
-from kquota_spark.model.quotas.rules import RuleBook, stretches
+from kquota_spark.model.quotas.rules import RuleBook, rule_periods
 from kquota_spark.model.replay.decision import Decision, judge_bucket, replay_of
 from kquota_spark.pipeline.bucket_judge import BucketJudge, Configs, Judged, ShardJudge
 from kquota_spark.pipeline.sent import BucketTags, Manager, Pieces, Sent, Terms, unpacked_pieces
@@ -59,7 +59,7 @@ def _sent(chance: Chance, second_ms: int, rate_config: str | None = None) -> Sen
 
 def test_the_state_of_every_quota_type_goes_on_second_by_second() -> None:
     capture = DATA / "kraft39"
-    book = RuleBook(stretches(read_quota_file(capture / "quotas.yaml")))
+    book = RuleBook(rule_periods(read_quota_file(capture / "quotas.yaml")))
     found = replay_files([(1, capture / "broker-1.kafka-request.log.gz")], RuleGovernor(book), RateConfig())
     assert {key.quota_type for key in found.stretches} == set(QuotaType)
     for key, of_bucket in found.stretches.items():

@@ -9,7 +9,7 @@ import pyarrow as pa
 from kquota_spark.model.govern.govern import RequestCoverage, RuleGovernor
 from kquota_spark.model.measure.points import Point, PointKind
 from kquota_spark.model.measure.sampled_rate import RateConfig
-from kquota_spark.model.quotas.rules import RuleBook, stretches
+from kquota_spark.model.quotas.rules import RuleBook, rule_periods
 from kquota_spark.model.replay.causes import Cause
 from kquota_spark.model.replay.replay import Outcome
 from kquota_spark.pipeline.charges import charges_of
@@ -49,7 +49,7 @@ def in_table(*lines: bytes) -> pa.RecordBatch:
 def replayed(tmp_path: Path, *lines: bytes) -> Replay:
     log = tmp_path / "broker-1.log"
     log.write_bytes(b"".join(line + b"\n" for line in lines))
-    return replay_files([(1, log)], RuleGovernor(RuleBook(stretches(LIMITED))), RateConfig())
+    return replay_files([(1, log)], RuleGovernor(RuleBook(rule_periods(LIMITED))), RateConfig())
 
 
 def test_a_row_of_an_unreadable_line_has_its_reason_and_charges_a_request_without_a_size() -> None:

@@ -131,7 +131,7 @@ class Polled:
 
     def rules(self) -> list[tuple[int, int | None, float | None, int | None]]:
         """From, to, limit and the time from which on it is certain, of alice as stored."""
-        found = stored_rules(self.settings).stretches
+        found = stored_rules(self.settings).periods
         return [
             (rule.valid_from_ms, rule.valid_to_ms, rule.values.get(RATE), rule.certain_from_ms)
             for rule in found
@@ -241,7 +241,7 @@ class Kept:
 
     def rules(self) -> list[tuple[int, int | None, float | None, int | None]]:
         """See `Polled.rules`."""
-        found = stored_rules(self.settings).stretches
+        found = stored_rules(self.settings).periods
         return [
             (rule.valid_from_ms, rule.valid_to_ms, rule.values.get(RATE), rule.certain_from_ms)
             for rule in found

@@ -14,7 +14,7 @@ from kquota_spark.errors import UserError
 from kquota_spark.kafka.client_properties import python_options, read_properties
 from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.quota_types import QuotaKey
-from kquota_spark.model.quotas.rules import RuleStretch
+from kquota_spark.model.quotas.rules import RulePeriod
 from kquota_spark.quotas.sources import from_settings, from_tables
 from tests.support.programs.command_output import as_json, run, shown
 from tests.support.tables.table_rows import T0_MS, decision, second, source, usage, write_table
@@ -49,8 +49,8 @@ def test_the_table_of_rules_is_a_book(root: Path) -> None:
     found = from_tables(Settings(tables=str(root)))
     alice = Entity("alice")
     assert found.book.of(alice) == (
-        RuleStretch(alice, {PRODUCE: 1e6}, T0_MS, T0_MS + 60_000, 7),
-        RuleStretch(alice, {PRODUCE: 2e6}, T0_MS + 60_000, None, 8),
+        RulePeriod(alice, {PRODUCE: 1e6}, T0_MS, T0_MS + 60_000, 7),
+        RulePeriod(alice, {PRODUCE: 2e6}, T0_MS + 60_000, None, 8),
     )
     assert (list(found.book), found.cluster_id, found.has_history) == ([alice], "demo", True)
     assert found.known_through_ms == T0_MS + 120_000

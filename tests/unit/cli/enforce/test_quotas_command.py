@@ -28,7 +28,7 @@ from kquota_spark.enforce.ports import Frozen
 from kquota_spark.enforcement.assembly import Edges
 from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.quota_types import QuotaKey
-from kquota_spark.model.quotas.rules import QuotaChange, RuleBook, stretches
+from kquota_spark.model.quotas.rules import QuotaChange, RuleBook, rule_periods
 from kquota_spark.quotas.sources import QuotaHistory
 
 HOSTILE = Entity("\x1b[2Jmallory\u202e" + "x" * 80)
@@ -60,7 +60,7 @@ class Cluster:
             for path, keys in self.nodes.items()
             for key, text in keys.items()
         ]
-        return QuotaHistory("memory", RuleBook(stretches(edits)), problems=("users/%zz: malformed",))
+        return QuotaHistory("memory", RuleBook(rule_periods(edits)), problems=("users/%zz: malformed",))
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.model.measure.points import Point
 from kquota_spark.model.quotas.entities import DEFAULT, Entity
 from kquota_spark.model.quotas.quota_callback import LeaderBook
-from kquota_spark.model.quotas.rules import BEGINNING_MS, RuleBook, RuleStretch
+from kquota_spark.model.quotas.rules import BEGINNING_MS, RuleBook, RulePeriod
 from kquota_spark.reports.clients.what_if import what_if
 from kquota_spark.reports.review.screen import HOUR_MS, spans
 from tests.support.chance import Chance
@@ -50,7 +50,7 @@ def _delays(settings: Settings) -> tuple[int, int]:
     before, after = (
         make_governor(
             settings,
-            RuleBook(RuleStretch(entity, values, BEGINNING_MS, None, None) for entity, values in quotas.items()),
+            RuleBook(RulePeriod(entity, values, BEGINNING_MS, None, None) for entity, values in quotas.items()),
             LeaderBook(),
         )
         for quotas in (BASE, HEAD)

@@ -10,7 +10,7 @@ from kquota_spark.errors import UserError
 from kquota_spark.formats.quota_files.quota_file import IpLimit, read_quota_file, read_quotas
 from kquota_spark.model.quotas.entities import DEFAULT, Entity, IpEntity
 from kquota_spark.model.quotas.quota_types import QuotaKey
-from kquota_spark.model.quotas.rules import END_MS, QuotaChange, RuleBook, stretches
+from kquota_spark.model.quotas.rules import END_MS, QuotaChange, RuleBook, rule_periods
 
 PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 
@@ -60,7 +60,7 @@ def test_a_stretch_that_follows_at_once_is_one_change(tmp_path: Path) -> None:
         QuotaChange(bob, PRODUCE, 250000.0, None, 10, 10),
         QuotaChange(bob, PRODUCE, 120000.0, 250000.0, 50, 50),
     ]
-    book = RuleBook(stretches(read_quota_file(path)))
+    book = RuleBook(rule_periods(read_quota_file(path)))
     found = [book.at(bob, time_ms) for time_ms in (9, 10, 49, 50, END_MS)]
     assert [rule and rule.values.get(PRODUCE) for rule in found] == [
         None,

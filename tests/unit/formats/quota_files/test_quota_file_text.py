@@ -15,7 +15,7 @@ from kquota_spark.formats.quota_files.quota_file_text import quota_file_text
 from kquota_spark.model.quotas.entities import DEFAULT, Default, Entity, IpEntity
 from kquota_spark.model.quotas.ip_quotas import by_address
 from kquota_spark.model.quotas.quota_types import QuotaKey
-from kquota_spark.model.quotas.rules import QuotaChange, RuleBook, RuleStretch, stretches
+from kquota_spark.model.quotas.rules import QuotaChange, RuleBook, RulePeriod, rule_periods
 
 _SETTINGS = settings(deadline=None, print_blob=True)
 PRODUCE, PERCENT = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE
@@ -31,13 +31,13 @@ def read_back(text: str) -> QuotaFile:
 def test_a_file_has_an_entry_for_each_value_as_long_as_it_lasts() -> None:
     bob, pair = Entity("bob"), Entity(DEFAULT, "a: é")
     rules = [
-        RuleStretch(bob, {PRODUCE: 250_000.0}, 0, 50, None),
-        RuleStretch(bob, {PRODUCE: 250_000.0, PERCENT: 12.5}, 50, 70, 50),
-        RuleStretch(bob, {PRODUCE: 1e15}, 70, None, 70),
-        RuleStretch(pair, {}, 0, 10, None),
-        RuleStretch(pair, {PERCENT: 1e-7}, 10, 20, 10),
-        RuleStretch(pair, {}, 20, 60, 20),
-        RuleStretch(pair, {PERCENT: 1e-7}, 60, None, 60),
+        RulePeriod(bob, {PRODUCE: 250_000.0}, 0, 50, None),
+        RulePeriod(bob, {PRODUCE: 250_000.0, PERCENT: 12.5}, 50, 70, 50),
+        RulePeriod(bob, {PRODUCE: 1e15}, 70, None, 70),
+        RulePeriod(pair, {}, 0, 10, None),
+        RulePeriod(pair, {PERCENT: 1e-7}, 10, 20, 10),
+        RulePeriod(pair, {}, 20, 60, 20),
+        RulePeriod(pair, {PERCENT: 1e-7}, 60, None, 60),
     ]
     limits = [IpLimit(IpEntity("::1"), 20, 10, None), IpLimit(IpEntity(DEFAULT), 0, 0, 10)]
     assert (
@@ -63,36 +63,36 @@ def test_no_rules_are_an_empty_list() -> None:
     ("rule", "problem"),
     [
         (
-            RuleStretch(Entity("<default>"), {PRODUCE: 1.0}, 0, None, None),
+            RulePeriod(Entity("<default>"), {PRODUCE: 1.0}, 0, None, None),
             "users/%3Cdefault%3E producer_byte_rate: a quota file has no way to write the name '<default>'",
         ),
         (
-            RuleStretch(Entity("a", ""), {PRODUCE: 1.0}, 0, None, None),
+            RulePeriod(Entity("a", ""), {PRODUCE: 1.0}, 0, None, None),
             "users/a/clients/ producer_byte_rate: a quota file has no way to write the name ''",
         ),
         (
-            RuleStretch(Entity("a"), {PRODUCE: -1.0}, 0, None, None),
+            RulePeriod(Entity("a"), {PRODUCE: -1.0}, 0, None, None),
             "users/a producer_byte_rate: a quota file cannot hold the value -1.0",
         ),
         (
-            RuleStretch(Entity("a"), {PRODUCE: 1.5}, 0, None, None),
+            RulePeriod(Entity("a"), {PRODUCE: 1.5}, 0, None, None),
             "users/a producer_byte_rate: a quota file cannot hold the value 1.5",
         ),
         (
-            RuleStretch(Entity("a"), {PRODUCE: 2.0**64}, 0, None, None),
+            RulePeriod(Entity("a"), {PRODUCE: 2.0**64}, 0, None, None),
             "users/a producer_byte_rate: a quota file cannot hold the value 1.8446744073709552e+19",
         ),
         (
-            RuleStretch(Entity("a"), {PERCENT: math.inf}, 0, None, None),
+            RulePeriod(Entity("a"), {PERCENT: math.inf}, 0, None, None),
             "users/a request_percentage: a quota file cannot hold the value inf",
         ),
         (
-            RuleStretch(Entity("a"), {PERCENT: math.nan}, 0, None, None),
+            RulePeriod(Entity("a"), {PERCENT: math.nan}, 0, None, None),
             "users/a request_percentage: a quota file cannot hold the value nan",
         ),
     ],
 )
-def test_what_a_file_cannot_hold_is_refused(rule: RuleStretch, problem: str) -> None:
+def test_what_a_file_cannot_hold_is_refused(rule: RulePeriod, problem: str) -> None:
     with pytest.raises(ValueError) as raised:
         quota_file_text([rule])
     assert str(raised.value) == problem
@@ -125,7 +125,7 @@ def test_edits_written_and_read_back_replay_like_a_map(
 ) -> None:
     edits.sort(key=lambda edit: edit[3])
     changes = [QuotaChange(*edit[:3], None, edit[3], version) for version, edit in enumerate(edits)]
-    book = RuleBook(stretches(read_back(quota_file_text(stretches(changes))).changes))
+    book = RuleBook(rule_periods(read_back(quota_file_text(rule_periods(changes))).changes))
     for time_ms in range(14):
         image: dict[tuple[Entity, QuotaKey], float | None] = {}
         for entity, key, value, at_ms in edits:

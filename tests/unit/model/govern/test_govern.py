@@ -10,7 +10,7 @@ from kquota_spark.model.quotas.entities import DEFAULT, Entity
 from kquota_spark.model.quotas.principals import Principal
 from kquota_spark.model.quotas.quota_types import BANDWIDTH, QuotaKey, QuotaType
 from kquota_spark.model.quotas.resolve import Bucket
-from kquota_spark.model.quotas.rules import QuotaChange, RuleBook, stretches
+from kquota_spark.model.quotas.rules import QuotaChange, RuleBook, rule_periods
 from kquota_spark.model.replay.causes import Governing, RuleLimit
 
 PRODUCE, FETCH, REQUEST = (
@@ -30,7 +30,7 @@ def book(*edits: tuple[Entity, QuotaKey, float | None, int], lag_ms: int = 0) ->
         QuotaChange(entity, key, value, None, at_ms, version)
         for version, (entity, key, value, at_ms) in enumerate(edits, 1)
     ]
-    return RuleBook(stretches(changes, apply_lag_ms=lag_ms))
+    return RuleBook(rule_periods(changes, apply_lag_ms=lag_ms))
 
 
 def test_no_rules_at_all() -> None:
@@ -168,11 +168,11 @@ def test_what_a_poll_found_can_be_relied_on_from_that_poll_on() -> None:
         QuotaChange(USERS, PRODUCE, 9.0, None, 20, 30, 30),
         QuotaChange(ALICE, PRODUCE, 5.0, None, 100, 150, 150),
     ]
-    found = govern(RuleBook(stretches(changes)), QuotaType.PRODUCE, "alice", "etl", 120)
+    found = govern(RuleBook(rule_periods(changes)), QuotaType.PRODUCE, "alice", "etl", 120)
     nine = RuleLimit(9.0, 6, "users/<default>", 30)
     assert found.governing == Governing(5.0, 100, before=nine)
     assert found.relied_on == Governing(5.0, 150, before=nine)
-    before = govern(RuleBook(stretches(changes)), QuotaType.PRODUCE, "alice", "etl", 99)
+    before = govern(RuleBook(rule_periods(changes)), QuotaType.PRODUCE, "alice", "etl", 99)
     five = RuleLimit(5.0, 3, "users/alice", 150)
     assert before.relied_on == Governing(9.0, 30, 100, before=NO_LIMIT, after=five)
 

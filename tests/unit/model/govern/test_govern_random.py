@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from kquota_spark.model.govern.govern import RuleGovernor
 from kquota_spark.model.quotas.entities import DEFAULT, Entity
 from kquota_spark.model.quotas.quota_types import QuotaKey, QuotaType
-from kquota_spark.model.quotas.rules import QuotaChange, RuleBook, stretches
+from kquota_spark.model.quotas.rules import QuotaChange, RuleBook, rule_periods
 from tests.support.chance import Chance
 from tests.support.pipeline.governed_requests import Asked, Found, asked, governed
 from tests.support.tables.table_rows import T0_MS
@@ -59,7 +59,7 @@ def _expected(book: RuleBook, asked_for: Asked) -> Found:
 
 def test_it_answers_as_the_model_does(chance: Chance) -> None:
     changes = _random_changes(chance)
-    book = RuleBook(stretches(changes))
+    book = RuleBook(rule_periods(changes))
     edges = sorted({edit.changed_at_ms for edit in changes if edit.changed_at_ms})
     rows, expected = [], []
     for quota_type in QuotaType:

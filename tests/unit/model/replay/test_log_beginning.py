@@ -14,7 +14,7 @@ from kquota_spark.formats.request_log.line import Request, RequestLogParser
 from kquota_spark.model.govern.govern import RuleGovernor
 from kquota_spark.model.measure.sampled_rate import RateConfig
 from kquota_spark.model.quotas.quota_types import QuotaType
-from kquota_spark.model.quotas.rules import RuleBook, stretches
+from kquota_spark.model.quotas.rules import RuleBook, rule_periods
 from kquota_spark.model.replay.causes import Cause
 from kquota_spark.model.replay.decision import judge_bucket
 from kquota_spark.model.replay.log_beginning import LogBeginning, Restarts
@@ -88,7 +88,7 @@ def judged(
     cut = root / path.name.removesuffix(".gz")
     cut.write_bytes(b"\n".join(lines))
     changes = read_quota_file(DATA / capture.name / "quotas.yaml")
-    governor = RuleGovernor(RuleBook(stretches(changes, apply_lag_ms=capture.apply_lag_ms)))
+    governor = RuleGovernor(RuleBook(rule_periods(changes, apply_lag_ms=capture.apply_lag_ms)))
     found = replay_files([(1, cut)], governor, capture.config)
     now: list[Verdict] = []
     before: list[Verdict] = []
@@ -253,7 +253,7 @@ def test_after_a_restart_nothing_is_certain_until_no_ring_holds_what_came_before
     log = tmp_path / "broker-1.log"
     log.write_bytes(b"\n".join([*lines, *(shifted(line, shift_ms) for line in lines)]))
     changes = read_quota_file(capture / "quotas.yaml")
-    found = replay_files([(1, log)], RuleGovernor(RuleBook(stretches(changes))), RateConfig())
+    found = replay_files([(1, log)], RuleGovernor(RuleBook(rule_periods(changes))), RateConfig())
     again_ms = first.record_time_ms + shift_ms
     first_again = [
         verdict

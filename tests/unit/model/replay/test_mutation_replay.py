@@ -12,7 +12,7 @@ from kquota_spark.model.govern.govern import RuleGovernor
 from kquota_spark.model.measure.points import CONTROLLER_ID, Point, PointKind
 from kquota_spark.model.measure.sampled_rate import RateConfig
 from kquota_spark.model.quotas.quota_types import QuotaType
-from kquota_spark.model.quotas.rules import RuleBook, stretches
+from kquota_spark.model.quotas.rules import RuleBook, rule_periods
 from kquota_spark.model.replay.causes import Cause, Governing
 from kquota_spark.model.replay.mutation_replay import FORGET_AFTER_MS, MutationReplay
 from kquota_spark.model.replay.replay import Outcome, Verdict
@@ -201,7 +201,7 @@ def test_a_stored_state_goes_on_as_the_kept_one() -> None:
 )
 def test_every_answer_is_the_controllers(name: str, apply_lag_ms: int, topics: int, refused: int) -> None:
     folder = DATA / name
-    book = RuleBook(stretches(read_quota_file(folder / "quotas.yaml"), apply_lag_ms=apply_lag_ms))
+    book = RuleBook(rule_periods(read_quota_file(folder / "quotas.yaml"), apply_lag_ms=apply_lag_ms))
     files = [(broker_id_of(path, None), path) for path in sorted(folder.glob("*.log.gz"))]
     found = replay_files(files, RuleGovernor(book), RateConfig())
     [verdicts] = [

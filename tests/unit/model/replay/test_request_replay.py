@@ -11,7 +11,7 @@ from kquota_spark.model.govern.govern import RuleGovernor
 from kquota_spark.model.measure.points import Point, PointKind
 from kquota_spark.model.measure.sampled_rate import RateConfig, RingVariant, SampleRing
 from kquota_spark.model.quotas.quota_types import QuotaType
-from kquota_spark.model.quotas.rules import RuleBook, stretches
+from kquota_spark.model.quotas.rules import RuleBook, rule_periods
 from kquota_spark.model.replay.causes import Cause, Governing
 from kquota_spark.model.replay.decision import judge_bucket, replay_of
 from kquota_spark.model.replay.replay import Outcome, Verdict
@@ -97,7 +97,7 @@ def test_a_stored_state_goes_on_as_the_kept_one() -> None:
 
 def replayed(name: str, apply_lag_ms: int) -> Replay:
     folder = DATA / name
-    book = RuleBook(stretches(read_quota_file(folder / "quotas.yaml"), apply_lag_ms=apply_lag_ms))
+    book = RuleBook(rule_periods(read_quota_file(folder / "quotas.yaml"), apply_lag_ms=apply_lag_ms))
     files = [(broker_id_of(path, None), path) for path in sorted(folder.glob("*.log.gz"))]
     return replay_files(files, RuleGovernor(book), RateConfig())
 

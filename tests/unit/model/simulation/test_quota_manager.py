@@ -10,7 +10,7 @@ from kquota_spark.model.measure.combining import Applied
 from kquota_spark.model.measure.sampled_rate import RateConfig
 from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.quota_types import QuotaKey, QuotaType
-from kquota_spark.model.quotas.rules import QuotaChange, RuleBook, stretches
+from kquota_spark.model.quotas.rules import QuotaChange, RuleBook, rule_periods
 from kquota_spark.model.simulation.quota_manager import Limit, Limits, QuotaManager, Request, governed_limits
 
 PRODUCE, FETCH, REQUEST = QuotaType.PRODUCE, QuotaType.FETCH, QuotaType.REQUEST
@@ -204,7 +204,7 @@ def test_quotas_of_a_cluster_limit_the_manager_as_of_a_moment() -> None:
         QuotaChange(Entity("u"), QuotaKey.PRODUCER_BYTE_RATE, 1e6, None, 0, 1),
         QuotaChange(Entity("u"), QuotaKey.PRODUCER_BYTE_RATE, 2e6, 1e6, 50_000, 2),
     ]
-    governor = RuleGovernor(RuleBook(stretches(edits)))
+    governor = RuleGovernor(RuleBook(rule_periods(edits)))
     manager = QuotaManager(governed_limits(governor, 1, 0), CONFIG)
     # One bucket for all client ids of the user: 9 MB and 6 MB in 10 s, 15 - 10 = 5 s at 1 MB/s.
     assert manager.check(produce(9_000_000, "a"), 0) == NOTHING

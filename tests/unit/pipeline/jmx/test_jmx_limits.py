@@ -9,7 +9,7 @@ import pytest
 
 from kquota_spark.model.govern.govern import RuleGovernor
 from kquota_spark.model.quotas.quota_types import QuotaType
-from kquota_spark.model.quotas.rules import RuleBook, stretches
+from kquota_spark.model.quotas.rules import RuleBook, rule_periods
 from kquota_spark.pipeline.jmx.limits import limited_batch
 from kquota_spark.pipeline.known import IpLimit, Limits
 from kquota_spark.schema.broker_tables import JMX_SAMPLES
@@ -50,27 +50,27 @@ def limited(limits: Limits, **sample: Any) -> tuple[Any, ...]:
 def test_the_tags_of_a_bucket_lead_to_its_level(
     user: str, client_id: str, expected: tuple[object, ...]
 ) -> None:
-    limits = Limits(RuleGovernor(RuleBook(stretches(LEVELS))), {}, T0_MS)
+    limits = Limits(RuleGovernor(RuleBook(rule_periods(LEVELS))), {}, T0_MS)
     assert limited(limits, bucket_user=user, bucket_client_id=client_id) == expected
 
 
 def test_the_limit_is_the_one_of_the_samples_time_and_of_its_type() -> None:
     edits = (change("alice", None, 3.0), change("alice", None, 9.0, T0_MS + 500))
-    limits = Limits(RuleGovernor(RuleBook(stretches(edits))), {}, None)
+    limits = Limits(RuleGovernor(RuleBook(rule_periods(edits))), {}, None)
     assert limited(limits, bucket_user="alice", sample_time_ms=T0_MS + 499)[0] == 3.0
     assert limited(limits, bucket_user="alice", sample_time_ms=T0_MS + 500)[0] == 9.0
     assert limited(limits, bucket_user="alice", quota_type="fetch")[0] is None
 
 
 def test_a_static_default_is_behind_the_levels_and_for_client_ids_only() -> None:
-    limits = Limits(RuleGovernor(RuleBook(stretches(LEVELS[6:7])), {QuotaType.PRODUCE: 50.0}), {}, None)
+    limits = Limits(RuleGovernor(RuleBook(rule_periods(LEVELS[6:7])), {QuotaType.PRODUCE: 50.0}), {}, None)
     assert limited(limits, bucket_client_id="etl")[0] == 7.0
     assert limited(limits, bucket_client_id="x") == (50.0, 9, "quota.producer.default", None)
     assert limited(limits, bucket_user="alice")[0] is None
 
 
 def test_connections_are_limited_by_their_address_or_the_default() -> None:
-    limits = Limits(RuleGovernor(RuleBook(stretches(LEVELS))), IPS, None)
+    limits = Limits(RuleGovernor(RuleBook(rule_periods(LEVELS))), IPS, None)
     of_ip = {"quota_type": "connection", "ip": "10.0.0.1"}
     assert limited(limits, **of_ip) == (5.0, None, "ips/10.0.0.1", 2)
     assert limited(limits, **of_ip, sample_time_ms=T0_MS - 1) == (4.0, None, "ips/10.0.0.1", 1)

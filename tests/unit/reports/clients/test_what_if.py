@@ -24,7 +24,7 @@ from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.principals import Principal
 from kquota_spark.model.quotas.quota_types import BANDWIDTH, QuotaKey, QuotaType
 from kquota_spark.model.quotas.resolve import Bucket
-from kquota_spark.model.quotas.rules import RuleBook, RuleStretch, with_values
+from kquota_spark.model.quotas.rules import RuleBook, RulePeriod, with_values
 from kquota_spark.quotas.sources import from_file, from_tables
 from kquota_spark.reports.clients.judged_again import judged_again
 from kquota_spark.reports.clients.stored_usage import stored_gaps, stored_rings, stored_usage
@@ -51,7 +51,7 @@ def kraft(tmp_path_factory: pytest.TempPathFactory) -> Settings:
 
 def governor(*values: tuple[Entity, QuotaKey, float]) -> RuleGovernor:
     return RuleGovernor(
-        RuleBook(RuleStretch(entity, {key: value}, 0, None, 1) for entity, key, value in values)
+        RuleBook(RulePeriod(entity, {key: value}, 0, None, 1) for entity, key, value in values)
     )
 
 
@@ -192,8 +192,8 @@ def test_gaps_and_polled_edits_leave_verdicts_uncertain_as_in_the_audit(tmp_path
     gap = {"from_time": second(-1), "to_time": second(1), "reason": MID_STREAM}
     write_table(tmp_path, "log_gaps", {"cluster_id": "test", "broker_id": 1, **gap})
     # Known to have come between T0 + 20 s and T0 + 23 s; brokers may act on it for another 100 ms.
-    polled = RuleStretch(ALICE, {PRODUCER: 1e6}, T0_MS + 20_000, None, 1, T0_MS + 23_000)
-    book = RuleBook([RuleStretch(ALICE, {}, 0, T0_MS + 20_000, None), polled])
+    polled = RulePeriod(ALICE, {PRODUCER: 1e6}, T0_MS + 20_000, None, 1, T0_MS + 23_000)
+    book = RuleBook([RulePeriod(ALICE, {}, 0, T0_MS + 20_000, None), polled])
     gaps = stored_gaps(settings, {}, RateConfig())
     assert gaps[1] == ((T0_MS - 1_000, T0_MS + 13_000),)
     found = judged_again(stored_usage(settings, 0, FOREVER_MS), RuleGovernor(book), {}, RateConfig(), gaps)
@@ -270,7 +270,7 @@ def test_a_quota_added_to_those_in_force_is_the_same_as_a_file_that_has_it(
     bob, key = Entity("bob"), QuotaKey.PRODUCER_BYTE_RATE
     held = from_tables(kraft).book
     changed = [dataclasses.replace(rule, values={**rule.values, key: 2_000.0}) for rule in held.of(bob)] or [
-        RuleStretch(bob, {key: 2_000.0}, 0, None, None)
+        RulePeriod(bob, {key: 2_000.0}, 0, None, None)
     ]
     others = [rule for entity in held if entity != bob for rule in held.of(entity)]
     expected = everything(kraft, RuleGovernor(held), RuleGovernor(RuleBook([*others, *changed])))
@@ -340,17 +340,17 @@ def test_added_values_hold_at_all_times_beside_the_other_keys_of_their_entity() 
     produce, fetch = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
     book = RuleBook(
         [
-            RuleStretch(alice, {fetch: 5.0}, 100, 200, 1),
-            RuleStretch(alice, {fetch: 5.0, produce: 6.0}, 300, None, 2),
-            RuleStretch(etl, {produce: 9.0}, 0, None, 3),
+            RulePeriod(alice, {fetch: 5.0}, 100, 200, 1),
+            RulePeriod(alice, {fetch: 5.0, produce: 6.0}, 300, None, 2),
+            RulePeriod(etl, {produce: 9.0}, 0, None, 3),
         ]
     )
     found = with_values(book, {alice: {produce: 1.0}, Entity("bob"): {fetch: 2.0}})
     assert found.of(alice) == (
-        RuleStretch(alice, {produce: 1.0}, 0, 100, None),
-        RuleStretch(alice, {fetch: 5.0, produce: 1.0}, 100, 200, 1),
-        RuleStretch(alice, {produce: 1.0}, 200, 300, None),
-        RuleStretch(alice, {fetch: 5.0, produce: 1.0}, 300, None, 2),
+        RulePeriod(alice, {produce: 1.0}, 0, 100, None),
+        RulePeriod(alice, {fetch: 5.0, produce: 1.0}, 100, 200, 1),
+        RulePeriod(alice, {produce: 1.0}, 200, 300, None),
+        RulePeriod(alice, {fetch: 5.0, produce: 1.0}, 300, None, 2),
     )
-    assert found.of(Entity("bob")) == (RuleStretch(Entity("bob"), {fetch: 2.0}, 0, None, None),)
+    assert found.of(Entity("bob")) == (RulePeriod(Entity("bob"), {fetch: 2.0}, 0, None, None),)
     assert found.of(etl) == book.of(etl)
