@@ -18,10 +18,10 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from kquota_spark.model.govern.govern import Governor
-from kquota_spark.model.govern.traffic import BrokerBucket, Traffic, stretches_of
+from kquota_spark.model.govern.traffic import BrokerBucket, Traffic, governed_seconds_of
 from kquota_spark.model.measure.points import PointKind
 from kquota_spark.model.measure.sampled_rate import RateConfig, RingVariant, SampleRing
-from kquota_spark.model.replay.decision import Stretch, judge_bucket
+from kquota_spark.model.replay.decision import GovernedSecond, judge_bucket
 from kquota_spark.model.replay.replay import BucketReplay, Outcome, Verdict
 
 MOST_REQUESTS = 20_000
@@ -81,7 +81,7 @@ class RingEvidence:
         )
 
 
-def likely_variant(buckets: Iterable[Sequence[Stretch]], config: RateConfig) -> RingEvidence | None:
+def likely_variant(buckets: Iterable[Sequence[GovernedSecond]], config: RateConfig) -> RingEvidence | None:
     """The other ring, if the log fits it clearly better; None if it does not, or there is too little evidence.
 
     Only produces count, because the bytes that a fetch read are not always known.
@@ -123,20 +123,20 @@ def compare(configured: Iterable[Verdict], other: Iterable[Verdict]) -> Comparis
     return Comparison(sum(ours for ours, _ in both), sum(theirs for _, theirs in both), len(both))
 
 
-def sample_of(buckets: Iterable[Sequence[Stretch]]) -> list[list[Stretch]]:
+def sample_of(buckets: Iterable[Sequence[GovernedSecond]]) -> list[list[GovernedSecond]]:
     """The part that is judged again: the beginning of each bucket with produces under a limit, up to a maximum."""
-    sample: list[list[Stretch]] = []
+    sample: list[list[GovernedSecond]] = []
     taken = 0
     for bucket in buckets:
         if any(map(_tells, bucket)):
             sample.append(_first_seconds(bucket, min(MOST_OF_A_BUCKET, MOST_REQUESTS - taken)))
-            taken += sum(len(stretch.points) for stretch in sample[-1])
+            taken += sum(len(governed.points) for governed in sample[-1])
             if taken >= MOST_REQUESTS:
                 break
     return sample
 
 
-def verdicts_of(sample: Iterable[Sequence[Stretch]], config: RateConfig) -> list[Verdict]:
+def verdicts_of(sample: Iterable[Sequence[GovernedSecond]], config: RateConfig) -> list[Verdict]:
     """Judge a sample with the ring of `config`."""
     verdicts: list[Verdict] = []
     for bucket in sample:
@@ -144,23 +144,23 @@ def verdicts_of(sample: Iterable[Sequence[Stretch]], config: RateConfig) -> list
     return verdicts
 
 
-def _first_seconds(bucket: Sequence[Stretch], most: int) -> list[Stretch]:
+def _first_seconds(bucket: Sequence[GovernedSecond], most: int) -> list[GovernedSecond]:
     """Whole seconds, until there are `most` requests: a part of a second would open samples at other requests."""
-    part: list[Stretch] = []
+    part: list[GovernedSecond] = []
     requests = 0
     by_second = attrgetter("second_ms")
     for _, second in groupby(sorted(bucket, key=by_second), key=by_second):
         if requests >= most:
             break
-        for stretch in second:
-            part.append(stretch)
-            requests += len(stretch.points)
+        for governed in second:
+            part.append(governed)
+            requests += len(governed.points)
     return part
 
 
-def _tells(stretch: Stretch) -> bool:
-    limit, has_request_quota = stretch.governing.limit_per_s, stretch.governing.has_request_quota
-    is_produce = stretch.points[0].kind == PointKind.PRODUCE
+def _tells(governed: GovernedSecond) -> bool:
+    limit, has_request_quota = governed.governing.limit_per_s, governed.governing.has_request_quota
+    is_produce = governed.points[0].kind == PointKind.PRODUCE
     return bool(limit) and is_produce and not has_request_quota
 
 
@@ -184,7 +184,7 @@ def likely_settings(
         config: the configured windows.
         clock_ahead_ms: how far (ms) the broker's clock is ahead by the times of its lines; tried from one second on.
     """
-    sample = _sample(stretches_of(traffic, governor))
+    sample = _sample(governed_seconds_of(traffic, governor))
     configured = verdicts_of(sample, config)
     if not is_worth_a_look(configured):
         return None
@@ -193,7 +193,7 @@ def likely_settings(
         for other in _most_promising(sample, config)
     ]
     if abs(clock_ahead_ms) >= _SAME_MS:
-        shifted = _sample(stretches_of(traffic, governor, clock_ahead_ms=clock_ahead_ms))
+        shifted = _sample(governed_seconds_of(traffic, governor, clock_ahead_ms=clock_ahead_ms))
         # Other quotas may lead to other buckets, so the requests of both samples are matched one by one.
         theirs = {verdict.point: verdict for verdict in verdicts_of(shifted, config)}
         ours = [verdict for verdict in configured if verdict.point in theirs]
@@ -203,12 +203,12 @@ def likely_settings(
     return min(better, key=lambda fit: fit.comparison.wrong_with_other, default=None)
 
 
-def _sample(buckets: Mapping[BrokerBucket, list[Stretch]]) -> list[list[Stretch]]:
+def _sample(buckets: Mapping[BrokerBucket, list[GovernedSecond]]) -> list[list[GovernedSecond]]:
     ordered = sorted(buckets, key=lambda key: (key[0], key[1], key[2].user, key[2].client_id))
     return sample_of(buckets[key] for key in ordered)
 
 
-def _most_promising(sample: Sequence[Sequence[Stretch]], config: RateConfig) -> list[RateConfig]:
+def _most_promising(sample: Sequence[Sequence[GovernedSecond]], config: RateConfig) -> list[RateConfig]:
     """The other rings with the fewest wrong verdicts in a quick check, the likeliest first."""
     looks = [_look(bucket) for bucket in sample]
     rings = (
@@ -232,11 +232,11 @@ class _Look(NamedTuple):
     compared: list[tuple[int, float, bool]]
 
 
-def _look(bucket: Sequence[Stretch]) -> _Look:
+def _look(bucket: Sequence[GovernedSecond]) -> _Look:
     ordered = sorted(
-        (point, stretch.governing.limit_per_s or 0.0, stretch.governing.has_request_quota)
-        for stretch in bucket
-        for point in stretch.points
+        (point, governed.governing.limit_per_s or 0.0, governed.governing.has_request_quota)
+        for governed in bucket
+        for point in governed.points
     )[:_AT_A_LOOK]
     compared = [
         (place, limit / 1_000.0, point.observed_throttle_ms > 0)

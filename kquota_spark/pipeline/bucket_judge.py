@@ -14,9 +14,9 @@ from kquota_spark.model.measure.sampled_rate import RateConfig
 from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.model.replay.decision import (
     Decision,
+    GovernedSecond,
     QuietSecond,
     Replay,
-    Stretch,
     judge_first,
     judge_seconds,
     model_name,
@@ -24,7 +24,15 @@ from kquota_spark.model.replay.decision import (
 )
 from kquota_spark.model.replay.replay import Verdict
 from kquota_spark.pipeline.packed_points import compressed, decompressed, points_of
-from kquota_spark.pipeline.sent import BucketTags, Manager, Packed, Sent, manager_of, manager_text, stretch_of
+from kquota_spark.pipeline.sent import (
+    BucketTags,
+    Manager,
+    Packed,
+    Sent,
+    governed_second_of,
+    manager_of,
+    manager_text,
+)
 from kquota_spark.schema.columns import STATE_FORM
 from kquota_spark.schema.decision_columns import FROM_AGREEMENT, FROM_DECISION
 
@@ -88,18 +96,21 @@ class BucketJudge:
         judged: list[Judged] = []
         ordered = sorted(rows, key=attrgetter("second_ms"))
         for name, group in groupby(ordered, key=attrgetter("rate_config")):
-            judged += self.judge_stretches(name, list(map(stretch_of, group)), verdicts)
+            judged += self.judge_governed(name, list(map(governed_second_of, group)), verdicts)
         return judged
 
-    def judge_stretches(
-        self, rate_config: str | None, stretches: Sequence[Stretch], verdicts: list[Verdict] | None = None
+    def judge_governed(
+        self,
+        rate_config: str | None,
+        governed_seconds: Sequence[GovernedSecond],
+        verdicts: list[Verdict] | None = None,
     ) -> list[Judged]:
         """Judge whole seconds that have the same windows, in order; see `judge`."""
         config = self._configs.of(self._quota_type, rate_config)
         if self.config is not config:
-            self._take(config, stretches[-1].second_ms)
+            self._take(config, governed_seconds[-1].second_ms)
         variant = model_name(self._quota_type, self.config)
-        seconds = judge_seconds(self._replay, stretches, verdicts)
+        seconds = judge_seconds(self._replay, governed_seconds, verdicts)
         return [_pair(Judged, (second, variant)) for second in seconds]
 
     def _take(self, config: RateConfig, second_ms: int) -> None:
@@ -187,7 +198,7 @@ class JudgedBucket(NamedTuple):
     known_through_ms: int | None
 
 
-_Row = tuple[Stretch, str | None, int | None]
+_Row = tuple[GovernedSecond, str | None, int | None]
 """Points of one client in one second under one rule, the name of the windows, and until when the rules are known."""
 
 
@@ -248,9 +259,9 @@ class ShardJudge:
     ) -> JudgedBucket:
         kept = buckets.get(bucket)
         if kept is None and len(rows) == 1 and manager[2] in _BANDWIDTH:
-            stretch, name, known_through_ms = rows[0]
+            governed, name, known_through_ms = rows[0]
             config = self._configs.of(manager[2], name)
-            first = judge_first(config, stretch)
+            first = judge_first(config, governed)
             if first is not None:
                 state, second = first
                 stored = _encoded((config.name, state))
@@ -260,12 +271,12 @@ class ShardJudge:
                 )
         judge = BucketJudge(manager[2], self._configs, None if kept is None else kept[1], rows[0][1])
         if len(rows) == 1:
-            stretch, name, known_through_ms = rows[0]
-            judged = judge.judge_stretches(name, (stretch,))
+            governed, name, known_through_ms = rows[0]
+            judged = judge.judge_governed(name, (governed,))
         else:
             judged = []
             for name, group in groupby(sorted(rows, key=_second_ms_of), key=_rate_config):
-                judged += judge.judge_stretches(name, [row[0] for row in group])
+                judged += judge.judge_governed(name, [row[0] for row in group])
             known_through_ms = known_through_of(map(_known_through_ms, rows))
         buckets[bucket] = _pair(_Kept, (judge.forget_at_ms, judge.state))
         return _pair(JudgedBucket, (manager, bucket, judged, known_through_ms))
@@ -308,10 +319,11 @@ def _add_rows(part: Packed, by_manager: dict[Manager, dict[BucketTags, list[_Row
     )  # fmt: skip
     for manager, bucket, second_ms, user, client_id, of_terms, (start, end) in pieces:
         governing, level, rule, rule_version, rate_config, known_through_ms = terms[of_terms]
-        stretch = tuple.__new__(
-            Stretch, (second_ms, user, client_id, governing, level, rule, rule_version, points[start:end])
+        governed = tuple.__new__(
+            GovernedSecond,
+            (second_ms, user, client_id, governing, level, rule, rule_version, points[start:end]),
         )
-        rows, row = managers[manager].get(bucket), (stretch, rate_config, known_through_ms)
+        rows, row = managers[manager].get(bucket), (governed, rate_config, known_through_ms)
         if rows is None:
             managers[manager][bucket] = [row]
         else:

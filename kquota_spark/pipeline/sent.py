@@ -19,7 +19,7 @@ import numpy as np
 from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.model.quotas.resolve import Bucket
 from kquota_spark.model.replay.causes import Governing, RuleLimit
-from kquota_spark.model.replay.decision import Stretch
+from kquota_spark.model.replay.decision import GovernedSecond
 from kquota_spark.pipeline.known import Gap
 from kquota_spark.pipeline.packed_points import Matrix, points_of
 
@@ -65,7 +65,7 @@ received = msgspec.msgpack.Decoder(Sent).decode
 """Decode a `Sent` from its bytes."""
 
 
-def stretch_of(sent: Sent) -> Stretch:
+def governed_second_of(sent: Sent) -> GovernedSecond:
     """The input of `judge_bucket` for one row."""
     governing = Governing(
         sent.limit_per_s,
@@ -76,7 +76,7 @@ def stretch_of(sent: Sent) -> Stretch:
         sent.before,
         sent.after,
     )
-    return Stretch(
+    return GovernedSecond(
         sent.second_ms, sent.user, sent.client_id, governing, sent.level, sent.rule, sent.rule_version,
         points_of(sent.points),
     )  # fmt: skip

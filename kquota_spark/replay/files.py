@@ -20,7 +20,7 @@ from kquota_spark.model.measure.sampled_rate import RateConfig
 from kquota_spark.model.quotas.principals import Principal
 from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.model.quotas.resolve import Bucket, Tags
-from kquota_spark.model.replay.decision import Decision, Stretch, judge_bucket, replay_of
+from kquota_spark.model.replay.decision import Decision, GovernedSecond, judge_bucket, replay_of
 from kquota_spark.model.replay.log_beginning import LogBeginning, Restarts, cut_gap
 from kquota_spark.model.replay.replay import Verdict
 from kquota_spark.pipeline.charges import CLIENT_KEYS, charges_of
@@ -57,7 +57,7 @@ class Replay:
     counted: int = 0
     duplicates: int = 0
     unreadable: dict[str, int] = field(default_factory=lambda: defaultdict(int))
-    stretches: dict[BucketKey, list[Stretch]] = field(default_factory=dict)
+    governed_seconds: dict[BucketKey, list[GovernedSecond]] = field(default_factory=dict)
     verdicts: dict[BucketKey, list[Verdict]] = field(default_factory=dict)
     decisions: dict[BucketKey, list[Decision]] = field(default_factory=dict)
 
@@ -101,20 +101,20 @@ def replay_files(
         CallbackError: the governor's callback fails.
     """
     found = Replay()
-    stretches = _Stretches(governor)
+    governed_seconds = _GovernedSeconds(governor)
     reported_s = time.monotonic()
     for broker_id, path in files:
         parser = RequestLogParser((log_time_zones or {}).get(broker_id, log_time_zone))
         for lines in line_parts(log_lines(path)):
             found.lines += len(lines)
             requests, unreadable = _parsed(parser, lines, found.unreadable)
-            stretches.add(broker_id, requests, unreadable)
+            governed_seconds.add(broker_id, requests, unreadable)
             if time.monotonic() - reported_s > _REPORT_S:
                 reported_s = time.monotonic()
                 say(f"{terminal_text(path.name)}: {found.lines:,} lines")
-    found.counted, found.duplicates = stretches.counted, stretches.duplicates
-    for key, of_bucket in sorted(stretches.by_bucket(config.horizon_ms).items(), key=_order):
-        found.stretches[key], found.verdicts[key] = of_bucket, []
+    found.counted, found.duplicates = governed_seconds.counted, governed_seconds.duplicates
+    for key, of_bucket in sorted(governed_seconds.by_bucket(config.horizon_ms).items(), key=_order):
+        found.governed_seconds[key], found.verdicts[key] = of_bucket, []
         is_mutation = key.quota_type is QuotaType.CONTROLLER_MUTATION
         replay = replay_of(key.quota_type, (mutation_config or RateConfig()) if is_mutation else config)
         found.decisions[key] = judge_bucket(replay, of_bucket, found.verdicts[key])
@@ -136,12 +136,12 @@ def _parsed(
     return requests, reasons
 
 
-def _order(item: tuple[BucketKey, list[Stretch]]) -> tuple[int, str, str, str, Tags]:
+def _order(item: tuple[BucketKey, list[GovernedSecond]]) -> tuple[int, str, str, str, Tags]:
     broker_id, quota_type, bucket = item[0]
     return broker_id, quota_type.value, bucket.user, bucket.client_id, bucket.custom_tags
 
 
-class _Stretches:
+class _GovernedSeconds:
     """Groups requests into the input of `judge_bucket`, without duplicate lines."""
 
     def __init__(self, governor: Governor) -> None:
@@ -191,19 +191,19 @@ class _Stretches:
         points.add(point)
         return len(points) > before
 
-    def by_bucket(self, horizon_ms: int) -> dict[BucketKey, list[Stretch]]:
+    def by_bucket(self, horizon_ms: int) -> dict[BucketKey, list[GovernedSecond]]:
         gaps = self._gaps(horizon_ms)
-        buckets: dict[BucketKey, list[Stretch]] = defaultdict(list)
+        buckets: dict[BucketKey, list[GovernedSecond]] = defaultdict(list)
         for (identity, second, _), (governed, points) in self._points.items():
             broker_id, quota_type, principal, client_id = identity
             second_ms = second * 1_000
             reaching = gaps_at(gaps.get(broker_id, ()), second_ms)
             governing = governed.relied_on._replace(gaps=reaching)
-            stretch = Stretch(
+            of_client = GovernedSecond(
                 second_ms, principal.name, client_id, governing, governed.level, governed.rule,
                 governed.rule_version, sorted(points),
             )  # fmt: skip
-            buckets[BucketKey(broker_id, quota_type, governed.bucket)].append(stretch)
+            buckets[BucketKey(broker_id, quota_type, governed.bucket)].append(of_client)
         return buckets
 
     def _gaps(self, horizon_ms: int) -> dict[int, list[tuple[int, int]]]:

@@ -56,7 +56,7 @@ def request_rows(
 
 def usage_rows(cluster_id: str, found: Replay) -> Iterator[dict[str, Any]]:
     """Rows of `usage`: one per client and second; times in epoch ms."""
-    for key, of_bucket in found.stretches.items():
+    for key, of_bucket in found.governed_seconds.items():
         for second in of_bucket:
             points = second.points
             amount = sum(point.amount for point in points)

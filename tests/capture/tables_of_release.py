@@ -21,7 +21,7 @@ from kquota_spark.model.measure.points import Point
 from kquota_spark.model.measure.sampled_rate import RateConfig
 from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.model.replay.causes import Governing
-from kquota_spark.model.replay.decision import Stretch, judge_bucket, replay_of
+from kquota_spark.model.replay.decision import GovernedSecond, judge_bucket, replay_of
 from kquota_spark.model.replay.replay import Verdict
 from kquota_spark.store.creation import create_tables
 from tests.support.spark.queries import change, run_log, settings_at, write_rules
@@ -63,7 +63,7 @@ def _throttled(user: str, end_s: int) -> list[dict[str, Any]]:
     ]
     governing, verdicts = Governing(_LIMITS[user]), list[Verdict]()
     seconds = [
-        Stretch(second_ms, user, "etl", governing, None, None, None, [*of_second])
+        GovernedSecond(second_ms, user, "etl", governing, None, None, None, [*of_second])
         for second_ms, of_second in groupby(points, lambda point: point.record_time_ms // 1_000 * 1_000)
     ]
     judge_bucket(replay_of(QuotaType.PRODUCE, RateConfig()), seconds, verdicts)

@@ -14,7 +14,7 @@ from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.quota_types import QuotaKey, QuotaType
 from kquota_spark.model.quotas.resolve import Bucket
 from kquota_spark.model.quotas.rules import RuleBook, RulePeriod
-from kquota_spark.model.replay.decision import Stretch
+from kquota_spark.model.replay.decision import GovernedSecond
 from kquota_spark.replay.files import BucketKey, replay_files
 from tests.closed_loop_pairs.plan import SECONDS, Pair
 
@@ -54,11 +54,11 @@ def outcomes(log: Path, pairs: Sequence[Pair]) -> list[Outcome]:
         for pair in pairs
         for side, limit in (("a", pair.limit_a), ("b", pair.limit_b))
     ]
-    found = replay_files([(1, log)], RuleGovernor(RuleBook(rules)), _RING).stretches
+    found = replay_files([(1, log)], RuleGovernor(RuleBook(rules)), _RING).governed_seconds
     return [_outcome(pair, found) for pair in pairs]
 
 
-def _outcome(pair: Pair, found: dict[BucketKey, list[Stretch]]) -> Outcome:
+def _outcome(pair: Pair, found: dict[BucketKey, list[GovernedSecond]]) -> Outcome:
     buckets = [Bucket("", pair.client_id(side)) for side in "ab"]
     of_a, of_b = (_within(found[BucketKey(1, QuotaType.PRODUCE, bucket)]) for bucket in buckets)
     key = QuotaType.PRODUCE, buckets[0]
@@ -76,7 +76,7 @@ def _outcome(pair: Pair, found: dict[BucketKey, list[Stretch]]) -> Outcome:
     )  # fmt: skip
 
 
-def _within(of_bucket: Sequence[Stretch]) -> list[Stretch]:
+def _within(of_bucket: Sequence[GovernedSecond]) -> list[GovernedSecond]:
     """The requests of the time that counts."""
     until_ms = min(each.points[0].record_time_ms for each in of_bucket) + 1_000 * SECONDS
     found = (

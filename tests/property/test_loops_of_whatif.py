@@ -9,7 +9,7 @@ from kquota_spark.model.measure.sampled_rate import RateConfig, RingVariant
 from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.model.quotas.resolve import Bucket
 from kquota_spark.model.replay.causes import Governing
-from kquota_spark.model.replay.decision import Stretch
+from kquota_spark.model.replay.decision import GovernedSecond
 from tests.support.chance import Chance
 from tests.support.pipeline.unchanged_buckets import unchanged
 
@@ -60,8 +60,8 @@ def drawn_broker(chance: Chance, ring: RateConfig) -> tuple[dict[Key, list[Judge
 def of_bucket(
     quota_type: QuotaType, points: list[Point], limit: float | None, ring: RateConfig
 ) -> list[Judged]:
-    stretch = Stretch(T0, "u", "c", Governing(limit), None, None, None, points)
-    return judged(quota_type, [stretch], ring, is_recorded=True)
+    governed = GovernedSecond(T0, "u", "c", Governing(limit), None, None, None, points)
+    return judged(quota_type, [governed], ring, is_recorded=True)
 
 
 def test_identical_quotas_change_nothing_in_the_closed_loop(chance: Chance) -> None:

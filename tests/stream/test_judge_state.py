@@ -9,7 +9,7 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.model.measure.points import Point
 from kquota_spark.model.measure.sampled_rate import RateConfig
 from kquota_spark.model.replay.causes import Governing
-from kquota_spark.model.replay.decision import Stretch, judge_bucket
+from kquota_spark.model.replay.decision import GovernedSecond, judge_bucket
 from kquota_spark.model.replay.replay import BucketReplay
 from kquota_spark.pipeline.bucket_judge import Configs
 from tests.support.chance import Chance
@@ -68,17 +68,17 @@ def test_an_idle_bucket_is_forgotten_and_nothing_changes(spark: SparkSession, tm
         ("alice", ((900, 20_000), (20_100, 12_000))),
         ("erin", ((0, 1_000), (10_000, 5_000), (20_100, 6_000))),
     ):
-        expected = judge_bucket(BucketReplay(CONFIG), [_stretch(*request) for request in requests])
+        expected = judge_bucket(BucketReplay(CONFIG), [_governed_second(*request) for request in requests])
         assert only((row for row in found if row["bucket_user"] == user), "second", "rate_per_s") == [
             (decision.second_ms, decision.rate_per_s) for decision in expected
         ]
 
 
-def _stretch(offset_ms: int, amount: int) -> Stretch:
+def _governed_second(offset_ms: int, amount: int) -> GovernedSecond:
     time_ms = T0_MS + offset_ms
     point = Point(time_ms, time_ms + 1, 1, 0, amount, 0, 0)
     second_ms = time_ms // 1_000 * 1_000
-    return Stretch(second_ms, "alice", "etl", Governing(1_000.0), 3, "users/alice", 0, [point])
+    return GovernedSecond(second_ms, "alice", "etl", Governing(1_000.0), 3, "users/alice", 0, [point])
 
 
 def _users(spark: SparkSession, settings: Settings) -> list[str]:

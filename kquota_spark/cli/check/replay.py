@@ -166,7 +166,7 @@ def _replay(options: argparse.Namespace) -> int:
         **summary_of(found),
         "source": history.origin, "window": config.name, "notes": list(_notes(settings, history, found)),
     }  # fmt: skip
-    ring = likely_variant(found.stretches.values(), config)
+    ring = likely_variant(found.governed_seconds.values(), config)
     answer["ring"] = ring and {**asdict(ring), "variant": ring.variant.value, "message": ring.message}
     if options.show == "wrong":
         answer["wrong"] = list(wrong_rows(found, config))

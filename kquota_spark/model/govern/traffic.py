@@ -10,7 +10,7 @@ from kquota_spark.model.measure.points import Point
 from kquota_spark.model.quotas.principals import Principal
 from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.model.quotas.resolve import Bucket
-from kquota_spark.model.replay.decision import Stretch
+from kquota_spark.model.replay.decision import GovernedSecond
 
 BrokerBucket = tuple[int, QuotaType, Bucket]
 """One quota sensor: broker, type, bucket."""
@@ -29,13 +29,13 @@ class Traffic:
     points: Sequence[Point]
 
 
-def stretches_of(
+def governed_seconds_of(
     traffic: Iterable[Traffic],
     governor: Governor,
     *,
     clock_ahead_ms: int = 0,
     gaps: Mapping[int, Gaps] | None = None,
-) -> dict[BrokerBucket, list[Stretch]]:
+) -> dict[BrokerBucket, list[GovernedSecond]]:
     """Traffic by bucket, each part with the quota of its time.
 
     Args:
@@ -46,7 +46,7 @@ def stretches_of(
     """
     gaps = gaps or {}
     kept: dict[tuple[int, QuotaType, Principal, str], Governed] = {}
-    found: dict[BrokerBucket, list[Stretch]] = {}
+    found: dict[BrokerBucket, list[GovernedSecond]] = {}
     for row in traffic:
         parts: dict[int, tuple[Governed, list[Point]]] = {}
         identity = (row.broker_id, row.quota_type, row.principal, row.client_id)
@@ -64,9 +64,9 @@ def stretches_of(
                 valid_to_ms=None if end_ms is None else end_ms + clock_ahead_ms,
                 gaps=gaps.get(row.broker_id, ()),
             )
-            stretch = Stretch(
+            second = GovernedSecond(
                 row.second_ms, row.principal.name, row.client_id, governing, governed.level, governed.rule,
                 governed.rule_version, points,
             )  # fmt: skip
-            found.setdefault((row.broker_id, row.quota_type, governed.bucket), []).append(stretch)
+            found.setdefault((row.broker_id, row.quota_type, governed.bucket), []).append(second)
     return found

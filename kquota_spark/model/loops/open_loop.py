@@ -19,7 +19,7 @@ from kquota_spark.model.measure.throttle_time import bounded_throttle_time_ms, t
 from kquota_spark.model.measure.token_bucket import TokenBucket, wait_ms
 from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.model.replay.causes import Governing
-from kquota_spark.model.replay.decision import Stretch
+from kquota_spark.model.replay.decision import GovernedSecond
 from kquota_spark.model.replay.mutation_replay import MutationReplay
 from kquota_spark.model.replay.request_replay import RequestReplay
 
@@ -54,7 +54,7 @@ _Found = tuple[int, int, bool, bool]
 
 
 def judged(
-    quota_type: QuotaType, of_bucket: Sequence[Stretch], ring: RateConfig, *, is_recorded: bool
+    quota_type: QuotaType, of_bucket: Sequence[GovernedSecond], ring: RateConfig, *, is_recorded: bool
 ) -> list[Judged]:
     """Judge all requests of a bucket in the order in which the broker took them.
 

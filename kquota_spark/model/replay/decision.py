@@ -54,7 +54,7 @@ MAX_NAMES = 20
 _UNSIZED = tuple(map(int, UNSIZED_KINDS))
 
 
-class Stretch(NamedTuple):
+class GovernedSecond(NamedTuple):
     """Requests of one (user, client id) in one second under one rule: a row of `usage` after the stage GOVERN."""
 
     second_ms: int
@@ -106,7 +106,7 @@ class QuietSecond(NamedTuple):
     """
 
     second_ms: int
-    stretch: Stretch
+    governed: GovernedSecond
     rate_per_s: float
     amount: int
     requests: int
@@ -117,10 +117,10 @@ class QuietSecond(NamedTuple):
     @property
     def decision(self) -> Decision:
         """The second in the form of any other second."""
-        stretch, limit = self.stretch, self.stretch.governing.limit_per_s
+        governed, limit = self.governed, self.governed.governing.limit_per_s
         counts = Agreement(self.requests, agreeing=self.requests, near_limit=self.near_limit)
         return Decision(
-            self.second_ms, stretch.level, stretch.rule, stretch.rule_version, limit, self.rate_per_s,
+            self.second_ms, governed.level, governed.rule, governed.rule_version, limit, self.rate_per_s,
             quota_used_percent=used_percent(self.rate_per_s, limit), amount=self.amount, requests=self.requests,
             agreement=counts, users=self.users, client_ids=self.client_ids,
         )  # fmt: skip
@@ -132,7 +132,7 @@ def used_percent(rate_per_s: float, limit_per_s: float | None) -> float | None:
 
 
 def judge_bucket(
-    replay: Replay, stretches: Iterable[Stretch], verdicts: list[Verdict] | None = None
+    replay: Replay, governed_seconds: Iterable[GovernedSecond], verdicts: list[Verdict] | None = None
 ) -> list[Decision]:
     """Fold the seconds of one bucket into decisions, in order of time.
 
@@ -140,28 +140,28 @@ def judge_bucket(
     rows of each second: rows of a second already folded count as late. If `verdicts` is given, every verdict is
     appended to it.
     """
-    found = judge_seconds(replay, list(stretches), verdicts)
+    found = judge_seconds(replay, list(governed_seconds), verdicts)
     return [each.decision if isinstance(each, QuietSecond) else each for each in found]
 
 
 def judge_seconds(
-    replay: Replay, stretches: Sequence[Stretch], verdicts: list[Verdict] | None = None
+    replay: Replay, governed_seconds: Sequence[GovernedSecond], verdicts: list[Verdict] | None = None
 ) -> list[Decision | QuietSecond]:
     """Do the same as `judge_bucket` with as few objects as possible, for an audit with many buckets."""
-    if len(stretches) == 1 and stretches[0][0] >= replay.folded_through_ms:
-        return _judged_alone(replay, stretches[0], verdicts)
+    if len(governed_seconds) == 1 and governed_seconds[0][0] >= replay.folded_through_ms:
+        return _judged_alone(replay, governed_seconds[0], verdicts)
     decisions: list[Decision | QuietSecond] = []
-    seconds: list[tuple[int, list[Stretch], list[int]]] = []
+    seconds: list[tuple[int, list[GovernedSecond], list[int]]] = []
     points: list[Point] = []
     governing: list[Governing] = []
-    ordered = sorted(stretches, key=attrgetter("second_ms"))
+    ordered = sorted(governed_seconds, key=attrgetter("second_ms"))
     for second_ms, group in groupby(ordered, key=attrgetter("second_ms")):
         of_second = list(group)
         if second_ms < replay.folded_through_ms:
             decisions.append(_late(second_ms, of_second))
             continue
         entries = sorted(
-            (point, index) for index, stretch in enumerate(of_second) for point in stretch.points
+            (point, index) for index, governed in enumerate(of_second) for point in governed.points
         )
         points += [point for point, _ in entries]
         governing += [of_second[index].governing for _, index in entries]
@@ -180,40 +180,40 @@ def judge_seconds(
 
 
 def _judged_alone(
-    replay: Replay, stretch: Stretch, verdicts: list[Verdict] | None
+    replay: Replay, governed: GovernedSecond, verdicts: list[Verdict] | None
 ) -> list[Decision | QuietSecond]:
     """Judge a single second of one client under one rule, as nearly all are if there are many clients."""
-    points = sorted(stretch.points) if len(stretch.points) > 1 else stretch.points
+    points = sorted(governed.points) if len(governed.points) > 1 else governed.points
     if verdicts is None and isinstance(replay, BucketReplay):
-        judged = replay.judge_alike(points, stretch.governing)
+        judged = replay.judge_alike(points, governed.governing)
     else:
-        judged = _judged(replay, points, [stretch.governing] * len(points), verdicts)
+        judged = _judged(replay, points, [governed.governing] * len(points), verdicts)
     if isinstance(judged, Quiet):
-        return [_quiet_alone(stretch, points, judged)]
-    return [_decision(stretch.second_ms, [stretch], [0] * len(points), judged)]
+        return [_quiet_alone(governed, points, judged)]
+    return [_decision(governed.second_ms, [governed], [0] * len(points), judged)]
 
 
-def judge_first(config: RateConfig, stretch: Stretch) -> tuple[State, QuietSecond] | None:
+def judge_first(config: RateConfig, governed: GovernedSecond) -> tuple[State, QuietSecond] | None:
     """The state and the first second of a new bandwidth bucket; None unless the second is one quiet request.
 
     The result equals that of `judge_seconds` with a new replay; see `replay.first_request`.
     """
-    points = stretch[7]
-    found = first_request(config, points[0], stretch[3]) if len(points) == 1 else None
+    points = governed[7]
+    found = first_request(config, points[0], governed[3]) if len(points) == 1 else None
     if found is None:
         return None
     state, judged = found
-    return state, _quiet_alone(stretch, points, judged)
+    return state, _quiet_alone(governed, points, judged)
 
 
-def _quiet_alone(stretch: Stretch, points: Sequence[Point], judged: Quiet) -> QuietSecond:
+def _quiet_alone(governed: GovernedSecond, points: Sequence[Point], judged: Quiet) -> QuietSecond:
     """A quiet second of one client under one rule."""
-    rates, limit = list(map(rate_per_s, *judged)), stretch[3][0]
+    rates, limit = list(map(rate_per_s, *judged)), governed[3][0]
     top = max(rates)
     near = _near(rates, limit) if limit and top >= (1.0 - 2.0 * NEAR_LIMIT) * limit else 0
     amount = sum([point[4] for point in points])
-    names = [stretch[1]], [stretch[2]]
-    return _quiet_second(QuietSecond, (stretch[0], stretch, top, amount, len(points), near, *names))
+    names = [governed[1]], [governed[2]]
+    return _quiet_second(QuietSecond, (governed[0], governed, top, amount, len(points), near, *names))
 
 
 _quiet_second = tuple.__new__  # three times as fast as the constructor, as in `replay`
@@ -229,7 +229,7 @@ def _near(rates_per_s: Iterable[float], limit_per_s: float | None) -> int:
 
 def _quiet(
     second_ms: int,
-    of_second: Sequence[Stretch],
+    of_second: Sequence[GovernedSecond],
     indexes: Sequence[int],
     points: Sequence[Point],
     judged: Quiet,
@@ -237,12 +237,12 @@ def _quiet(
     """The same as `_decision`, for quiet requests."""
     near, worst, worst_share, worst_rate = 0, of_second[0], -1.0, -1.0
     for index, total, window_ms in zip(indexes, judged.totals, judged.windows_ms, strict=True):
-        stretch, rate = of_second[index], rate_per_s(total, window_ms)
-        limit = stretch.governing[0]
+        governed, rate = of_second[index], rate_per_s(total, window_ms)
+        limit = governed.governing[0]
         near += _near((rate,), limit)
         share = rate / limit if limit else 0.0
         if share > worst_share or (share == worst_share and rate > worst_rate):
-            worst, worst_share, worst_rate = stretch, share, rate
+            worst, worst_share, worst_rate = governed, share, rate
     amount = sum([point[4] for point in points])
     return QuietSecond(second_ms, worst, worst_rate, amount, len(points), near, *_names(of_second))
 
@@ -261,20 +261,23 @@ def _judged(
     return judged
 
 
-def _late(second_ms: int, of_second: Sequence[Stretch]) -> Decision:
-    decision = Decision(second_ms, late=sum(len(stretch.points) for stretch in of_second))
+def _late(second_ms: int, of_second: Sequence[GovernedSecond]) -> Decision:
+    decision = Decision(second_ms, late=sum(len(governed.points) for governed in of_second))
     decision.users, decision.client_ids = _names(of_second)
     return decision
 
 
-def _names(of_second: Sequence[Stretch]) -> tuple[list[str], list[str]]:
+def _names(of_second: Sequence[GovernedSecond]) -> tuple[list[str], list[str]]:
     """Users and client ids of the second, at most `MAX_NAMES` each."""
-    users, client_ids = {stretch.user for stretch in of_second}, {stretch.client_id for stretch in of_second}
+    users, client_ids = (
+        {governed.user for governed in of_second},
+        {governed.client_id for governed in of_second},
+    )
     return sorted(users)[:MAX_NAMES], sorted(client_ids)[:MAX_NAMES]
 
 
 def _decision(
-    second_ms: int, of_second: Sequence[Stretch], indexes: Sequence[int], judged: Sequence[Verdict]
+    second_ms: int, of_second: Sequence[GovernedSecond], indexes: Sequence[int], judged: Sequence[Verdict]
 ) -> Decision:
     """Sums over the second; rate, limit and rule are those of the request with the largest share of its limit."""
     decision = Decision(second_ms)
@@ -302,12 +305,12 @@ def _decision(
         if share > worst_share or (share == worst_share and rate > worst_rate):
             worst, worst_share, worst_rate = place, share, rate
     decision.agreement.add_all(judged)
-    top, stretch = judged[worst], of_second[indexes[worst]]
+    top, governed = judged[worst], of_second[indexes[worst]]
     decision.requests = len(judged)
     decision.amount = sum(verdict[0][4] for verdict in judged)
     decision.unsized_requests = sum(verdict[0][6] in _UNSIZED for verdict in judged)
     decision.rate_per_s, decision.rate_at_most_per_s = top.rate_per_s, top.rate_at_most_per_s
-    by_rules = RuleLimit(top.governing.limit_per_s, stretch.level, stretch.rule, stretch.rule_version)
+    by_rules = RuleLimit(top.governing.limit_per_s, governed.level, governed.rule, governed.rule_version)
     decision.limit_per_s, decision.level, decision.rule, decision.rule_version = others.get(worst, by_rules)
     decision.quota_used_percent = used_percent(top.rate_per_s, decision.limit_per_s)
     decision.users, decision.client_ids = _names(of_second)

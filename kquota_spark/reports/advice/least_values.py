@@ -15,14 +15,14 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.config.windows import rate_config
 from kquota_spark.errors import UserError
 from kquota_spark.model.govern.govern import RuleGovernor
-from kquota_spark.model.govern.traffic import Traffic, stretches_of
+from kquota_spark.model.govern.traffic import Traffic, governed_seconds_of
 from kquota_spark.model.measure.points import UNSIZED_KINDS, PointKind
 from kquota_spark.model.measure.sampled_rate import RateConfig
 from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.quota_types import BANDWIDTH, QuotaKey
 from kquota_spark.model.quotas.resolve import Bucket
 from kquota_spark.model.quotas.rules import with_values
-from kquota_spark.model.replay.decision import Stretch
+from kquota_spark.model.replay.decision import GovernedSecond
 from kquota_spark.model.replay.least_limit import Measure, least_limit, measured, throttled_under
 from kquota_spark.quotas.sources import from_tables
 from kquota_spark.reports.clients.stored_usage import UsagePart, stored_rings, stored_usage
@@ -119,12 +119,12 @@ def replayed(settings: Settings, scope: Scope, wanted: Sequence[Raisable]) -> di
     found = {}
     for one, part in parts.items():
         governor = RuleGovernor(with_values(book, {one.entity: {one.key: 1.0}}), defaults)
-        stretches = stretches_of((row for row in traffic if _is_in(row, part)), governor)
+        governed_seconds = governed_seconds_of((row for row in traffic if _is_in(row, part)), governor)
         is_cut = part.from_ms > scope.asked.from_ms - WARM_UP_MS
         counted_ms = part.from_ms + WARM_UP_MS if is_cut else scope.asked.from_ms
         of_bucket = {
             key[0]: of_broker
-            for key, of_broker in stretches.items()
+            for key, of_broker in governed_seconds.items()
             if key[1:] == (part.quota_type, Bucket(one.bucket.user, one.bucket.client_id))
         }
         replay = _replay(of_bucket, rings, rate_config(settings), counted_ms, scope.asked.to_ms)
@@ -166,7 +166,7 @@ def _is_in(row: Traffic, part: UsagePart) -> bool:
 
 
 def _replay(
-    of_bucket: Mapping[int, Sequence[Stretch]],
+    of_bucket: Mapping[int, Sequence[GovernedSecond]],
     rings: Mapping[int, RateConfig],
     default: RateConfig,
     from_ms: int,

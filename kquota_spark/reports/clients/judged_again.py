@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kquota_spark.model.govern.govern import Governor
-from kquota_spark.model.govern.traffic import BrokerBucket, Gaps, Traffic, stretches_of
+from kquota_spark.model.govern.traffic import BrokerBucket, Gaps, Traffic, governed_seconds_of
 from kquota_spark.model.measure.sampled_rate import RateConfig
-from kquota_spark.model.replay.decision import Decision, Stretch, judge_bucket, replay_of
+from kquota_spark.model.replay.decision import Decision, GovernedSecond, judge_bucket, replay_of
 from kquota_spark.model.replay.replay import Verdict
 
 
@@ -36,10 +36,10 @@ def judged_again(
         default: sample ring of the other brokers.
         gaps: gaps of the log by broker; None for none.
     """
-    buckets = stretches_of(traffic, governor, gaps=gaps)
+    buckets = governed_seconds_of(traffic, governor, gaps=gaps)
     return {key: _judged(key, of_bucket, rings.get(key[0], default)) for key, of_bucket in buckets.items()}
 
 
-def _judged(key: BrokerBucket, of_bucket: Sequence[Stretch], ring: RateConfig) -> Judged:
+def _judged(key: BrokerBucket, of_bucket: Sequence[GovernedSecond], ring: RateConfig) -> Judged:
     verdicts: list[Verdict] = []
     return Judged(judge_bucket(replay_of(key[1], ring), of_bucket, verdicts), verdicts)

@@ -23,7 +23,7 @@ from itertools import groupby
 from kquota_spark.config.settings import Settings
 from kquota_spark.config.windows import mutation_config, rate_config
 from kquota_spark.model.govern.govern import Governor
-from kquota_spark.model.govern.traffic import Traffic, stretches_of
+from kquota_spark.model.govern.traffic import Traffic, governed_seconds_of
 from kquota_spark.model.loops.open_loop import Judged, judged
 from kquota_spark.model.loops.tried import Bound, Closed, Key, closed_loop
 from kquota_spark.model.measure.muted_seconds import Span, joined, muted_until
@@ -31,7 +31,7 @@ from kquota_spark.model.measure.points import Point, PointKind
 from kquota_spark.model.measure.sampled_rate import RateConfig
 from kquota_spark.model.quotas.quota_types import BANDWIDTH, QuotaType
 from kquota_spark.model.quotas.resolve import Bucket
-from kquota_spark.model.replay.decision import Stretch
+from kquota_spark.model.replay.decision import GovernedSecond
 from kquota_spark.reports.clients.stored_usage import UsagePart, stored_rings, stored_usage
 from kquota_spark.schema import harm
 from kquota_spark.schema.key_columns import FROM_LOG
@@ -205,7 +205,7 @@ class _Loops:
         mutation: RateConfig,
     ) -> None:
         as_was, as_tried = (
-            {key[1:]: of_bucket for key, of_bucket in stretches_of(rows, governor).items()}
+            {key[1:]: of_bucket for key, of_bucket in governed_seconds_of(rows, governor).items()}
             for governor in (before, after)
         )
         self._ring = ring
@@ -219,7 +219,7 @@ class _Loops:
             for key, of_bucket in as_tried.items()
         }
 
-    def _judged(self, key: Key, of_bucket: Sequence[Stretch], *, is_recorded: bool) -> list[Judged]:
+    def _judged(self, key: Key, of_bucket: Sequence[GovernedSecond], *, is_recorded: bool) -> list[Judged]:
         return judged(key[0], of_bucket, self._rings.get(key[0], self._ring), is_recorded=is_recorded)
 
     def closed(self, from_ms: int, to_ms: int) -> dict[Key, Closed]:
@@ -394,6 +394,6 @@ def _is_unknown(each: Judged, inferred: Mapping[Point, float | None]) -> bool:
     return each.is_unknown or (limit is not None and inferred.get(each.point, limit) != limit)
 
 
-def _limits(of_bucket: Sequence[Stretch]) -> list[tuple[object, ...]]:
+def _limits(of_bucket: Sequence[GovernedSecond]) -> list[tuple[object, ...]]:
     """All inputs that the throttles of a bucket depend on."""
     return [(each.second_ms, each.governing.limit_per_s, each.points) for each in of_bucket]

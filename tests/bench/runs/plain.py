@@ -24,7 +24,7 @@ from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.model.measure.points import Point
 from kquota_spark.model.quotas.principals import Principal
 from kquota_spark.model.quotas.quota_types import QuotaType
-from kquota_spark.model.replay.decision import Replay, Stretch, judge_seconds, replay_of
+from kquota_spark.model.replay.decision import GovernedSecond, Replay, judge_seconds, replay_of
 from kquota_spark.pipeline.bucket_judge import Configs, Judged, JudgedBucket
 from kquota_spark.pipeline.charges import CLIENT_KEYS, charges_of
 from kquota_spark.pipeline.ingest import MessageReader, parsed
@@ -89,16 +89,16 @@ class PlainAudit:
         self._newest = max(pc.max(seconds).as_py() or 0, self._newest)
 
     def _judge(self, closed: Mapping[_Client, list[Point]]) -> None:
-        by_bucket: defaultdict[tuple[int, QuotaType, BucketTags], list[Stretch]] = defaultdict(list)
+        by_bucket: defaultdict[tuple[int, QuotaType, BucketTags], list[GovernedSecond]] = defaultdict(list)
         for client, copies in closed.items():
             points = sorted(set(copies))
             principal = Principal(client.principal_type, client.user)
             asked = (client.broker_id, client.quota_type, principal, client.client_id)
             found = self._known.governor.govern(*asked, points[0].record_time_ms)
             rule = (found.relied_on, found.level, found.rule, found.rule_version)
-            stretch = Stretch(client.second * 1_000, client.user, client.client_id, *rule, points)
+            governed = GovernedSecond(client.second * 1_000, client.user, client.client_id, *rule, points)
             key = (client.broker_id, client.quota_type, bucket_tags(found.bucket, has_tags=False))
-            by_bucket[key].append(stretch)
+            by_bucket[key].append(governed)
         seconds: dict[str, Any] = {
             "broker_id": pa.array([client.broker_id for client in closed], pa.int32()),
             **{name: [getattr(client, name) for client in closed] for name in _Client._fields[1:5]},
@@ -111,15 +111,17 @@ class PlainAudit:
         self._write("decisions", self._decided(by_bucket))
 
     def _decided(
-        self, by_bucket: Mapping[tuple[int, QuotaType, BucketTags], list[Stretch]]
+        self, by_bucket: Mapping[tuple[int, QuotaType, BucketTags], list[GovernedSecond]]
     ) -> pa.RecordBatch:
         found = []
-        for (broker_id, quota_type, bucket), stretches in by_bucket.items():
+        for (broker_id, quota_type, bucket), governed_seconds in by_bucket.items():
             config = self._configs.of(quota_type, None)
             key = (broker_id, quota_type, bucket)
             if key not in self._replays:
                 self._replays[key] = replay_of(quota_type, config)
-            judged = [Judged(second, config.name) for second in judge_seconds(self._replays[key], stretches)]
+            judged = [
+                Judged(second, config.name) for second in judge_seconds(self._replays[key], governed_seconds)
+            ]
             manager = Manager(self._settings.cluster_id, broker_id, quota_type)
             found.append(JudgedBucket(manager, bucket, judged, self._known.known_through_ms))
         return decided_batch(found)

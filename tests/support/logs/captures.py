@@ -13,7 +13,7 @@ from kquota_spark.model.measure.sampled_rate import RateConfig, RingVariant
 from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.model.quotas.rules import RuleBook, rule_periods
 from kquota_spark.model.replay.agreement import Agreement
-from kquota_spark.model.replay.decision import Stretch, judge_bucket
+from kquota_spark.model.replay.decision import GovernedSecond, judge_bucket
 from kquota_spark.model.replay.replay import BucketReplay, Verdict
 from kquota_spark.replay.files import BucketKey, broker_id_of, replay_files
 from tests.support.places import DATA
@@ -48,14 +48,14 @@ BUSY = (Capture("kraft41-hogs", RateConfig()), Capture("kraft41-jvms", RateConfi
 
 
 @lru_cache(maxsize=4)
-def buckets_of(capture: Capture) -> Mapping[BucketKey, Sequence[Stretch]]:
+def buckets_of(capture: Capture) -> Mapping[BucketKey, Sequence[GovernedSecond]]:
     """The requests by bucket, which several tests share; every line can be read."""
     changes = read_quota_file(DATA / capture.name / "quotas.yaml")
     governor = RuleGovernor(RuleBook(rule_periods(changes, apply_lag_ms=capture.apply_lag_ms)))
     files = [(broker_id_of(path, None), path) for path in sorted((DATA / capture.name).glob("broker-*.gz"))]
     found = replay_files(files, governor, capture.config)
     assert not found.unreadable
-    return MappingProxyType({key: tuple(bucket) for key, bucket in found.stretches.items()})
+    return MappingProxyType({key: tuple(bucket) for key, bucket in found.governed_seconds.items()})
 
 
 def limited_produces(capture: Capture) -> Agreement:
@@ -68,7 +68,7 @@ def limited_produces(capture: Capture) -> Agreement:
     return found
 
 
-def verdicts_of(bucket: Sequence[Stretch], config: RateConfig) -> list[Verdict]:
+def verdicts_of(bucket: Sequence[GovernedSecond], config: RateConfig) -> list[Verdict]:
     """Every request of a bucket judged."""
     verdicts: list[Verdict] = []
     judge_bucket(BucketReplay(config), bucket, verdicts)

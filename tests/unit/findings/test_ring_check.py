@@ -12,7 +12,7 @@ from kquota_spark.findings.ring_check import MOST_OF_A_BUCKET, RingEvidence, lik
 from kquota_spark.model.measure.points import Point, PointKind
 from kquota_spark.model.measure.sampled_rate import RateConfig, RingVariant
 from kquota_spark.model.replay.causes import Governing
-from kquota_spark.model.replay.decision import Stretch
+from kquota_spark.model.replay.decision import GovernedSecond
 from tests.support.logs.captures import KRAFT41, ZK37, ZK39_PLAIN, Capture, buckets_of
 
 S = 1_795_239_600_000
@@ -22,7 +22,7 @@ OLDER, NEWER = RateConfig(variant=RingVariant.UP_TO_3_7), RateConfig(variant=Rin
 
 def bucket(
     *, observed_ms: int, governing: Governing = LIMIT, kind: PointKind = PointKind.PRODUCE, last: int = 4_000
-) -> list[Stretch]:
+) -> list[GovernedSecond]:
     """Three requests of 5,000 B, 4,000 B and `last` at 0, 0.9 and 11.5 s; the broker throttled the third.
 
     At 1,000 B/s and with 4,000 B: an older ring has dropped the sample that began at 0, so 4,000 B are in the
@@ -31,7 +31,7 @@ def bucket(
     """
     sizes = ((0, 5_000, 0), (900, 4_000, 0), (11_500, last, observed_ms))
     return [
-        Stretch(
+        GovernedSecond(
             S + after_ms // 1_000 * 1_000, "alice", "etl", governing, 7, "clients/etl", 1,
             [Point(S + after_ms, S + after_ms + 1, 7, 0, amount, throttle_ms, kind)],
         )
@@ -83,7 +83,7 @@ def test_the_other_ring_has_to_leave_a_tenth_at_most() -> None:
     ],
     ids=["no limit", "limit 0", "request quota", "fetch"],
 )
-def test_what_tells_nothing_takes_no_room_in_the_sample(silent: Sequence[Stretch]) -> None:
+def test_what_tells_nothing_takes_no_room_in_the_sample(silent: Sequence[GovernedSecond]) -> None:
     assert likely_variant([silent] * 30, OLDER) is None
     # 21,000 requests, more than the sample takes.
     evidence = likely_variant([silent] * 7_000 + [OF_NEWER] * 30, OLDER)

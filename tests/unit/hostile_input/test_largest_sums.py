@@ -14,7 +14,7 @@ from kquota_spark.model.measure.points import Point, PointKind
 from kquota_spark.model.measure.sampled_rate import RateConfig, SampleRing
 from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.model.replay.causes import Governing
-from kquota_spark.model.replay.decision import Stretch, judge_bucket
+from kquota_spark.model.replay.decision import GovernedSecond, judge_bucket
 from kquota_spark.model.replay.replay import BucketReplay
 from kquota_spark.pipeline.charges import Charges, charges_of
 from kquota_spark.pipeline.ingest import request_batch
@@ -50,8 +50,8 @@ def point(number: int, amount: int) -> Point:
     return Point(T0_MS + number % 1_000, T0_MS + number % 1_000, 7, number, amount, 0, PointKind.PRODUCE)
 
 
-def stretch(points: list[Point]) -> Stretch:
-    return Stretch(T0_MS, "alice", "etl", Governing(1_000.0), 7, "clients/etl", 1, points)
+def governed(points: list[Point]) -> GovernedSecond:
+    return GovernedSecond(T0_MS, "alice", "etl", Governing(1_000.0), 7, "clients/etl", 1, points)
 
 
 def test_the_largest_request_has_the_largest_size_of_the_wire() -> None:
@@ -89,7 +89,7 @@ def test_the_model_adds_up_beyond_64_bits() -> None:
     amount, expected = 2**50, 11_258_999_068_426_240_000
     assert expected > BIGINT
     points = [point(number, amount) for number in range(LINES)]
-    [decision] = judge_bucket(BucketReplay(RateConfig()), [stretch(points)])
+    [decision] = judge_bucket(BucketReplay(RateConfig()), [governed(points)])
     assert (decision.amount, decision.requests) == (expected, LINES)
     totals, _ = SampleRing(RateConfig()).record_all([amount] * LINES, [T0_MS] * LINES)
     assert totals[-1] == expected

@@ -10,7 +10,7 @@ from kquota_spark.model.quotas.entities import DEFAULT
 from kquota_spark.model.quotas.quota_types import QuotaKey
 from kquota_spark.model.quotas.rules import QuotaChange, RuleBook
 from kquota_spark.pipeline.govern import governed_batch
-from kquota_spark.pipeline.sent import received, stretch_of
+from kquota_spark.pipeline.sent import governed_second_of, received
 from tests.support.pipeline.governed_requests import (
     ALL_LEVELS,
     ALWAYS,
@@ -191,4 +191,4 @@ def test_points_come_to_the_judge_as_they_were() -> None:
     given = [Point(T0_MS + n, T0_MS + n + 1, 2**32 - n, n, 2**40 + n, 30 + n, 4, 77 + n) for n in range(2)]
     row = {**asked(T0_MS), "points": [point._asdict() for point in given]}
     [sent] = governed_batch(usage_batch([row]), known(RuleGovernor(RuleBook()))).to_pylist()
-    assert stretch_of(received(sent["sent"])).points == given
+    assert governed_second_of(received(sent["sent"])).points == given

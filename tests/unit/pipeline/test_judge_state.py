@@ -61,8 +61,8 @@ def test_the_state_of_every_quota_type_goes_on_second_by_second() -> None:
     capture = DATA / "kraft39"
     book = RuleBook(rule_periods(read_quota_file(capture / "quotas.yaml")))
     found = replay_files([(1, capture / "broker-1.kafka-request.log.gz")], RuleGovernor(book), RateConfig())
-    assert {key.quota_type for key in found.stretches} == set(QuotaType)
-    for key, of_bucket in found.stretches.items():
+    assert {key.quota_type for key in found.governed_seconds} == set(QuotaType)
+    for key, of_bucket in found.governed_seconds.items():
         replay, decisions = replay_of(key.quota_type, RateConfig()), list[Decision]()
         by_second = sorted(of_bucket, key=attrgetter("second_ms"))
         for _, second in groupby(by_second, key=attrgetter("second_ms")):

@@ -10,7 +10,7 @@ from kquota_spark.model.replay.decision import Decision, judge_bucket
 from kquota_spark.model.replay.replay import BucketReplay
 from kquota_spark.pipeline.bucket_judge import Configs
 from kquota_spark.pipeline.rejudge import Reach, rejudged
-from kquota_spark.pipeline.sent import Sent, stretch_of
+from kquota_spark.pipeline.sent import Sent, governed_second_of
 from tests.support.chance import Chance
 from tests.support.pipeline.packed import packed_bytes
 from tests.support.tables.table_rows import T0_MS
@@ -34,7 +34,7 @@ def _traffic(chance: Chance, busy: float, seconds: int) -> list[Sent]:
 
 
 def _judged(rows: list[Sent], config: RateConfig) -> list[Decision]:
-    return judge_bucket(BucketReplay(config), map(stretch_of, rows))
+    return judge_bucket(BucketReplay(config), map(governed_second_of, rows))
 
 
 @pytest.mark.parametrize("variant", RingVariant)

@@ -7,7 +7,7 @@ from kquota_spark.model.measure.points import Point, PointKind
 from kquota_spark.model.measure.sampled_rate import RateConfig
 from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.model.replay.causes import Governing
-from kquota_spark.model.replay.decision import Stretch
+from kquota_spark.model.replay.decision import GovernedSecond
 from tests.support.logs.judged_points import T0
 
 CREATE, ADD, DELETE = PointKind.CREATE_TOPIC, PointKind.CREATE_PARTITIONS, PointKind.DELETE_TOPIC
@@ -19,8 +19,8 @@ def topic(after_ms: int, name: int, partitions: int, kind: PointKind = CREATE) -
 
 
 def mutations(limit: float, *points: Point) -> list[Judged]:
-    stretch = Stretch(T0, "alice", "", Governing(limit), None, None, None, points)
-    return judged(QuotaType.CONTROLLER_MUTATION, [stretch], RateConfig(), is_recorded=False)
+    governed = GovernedSecond(T0, "alice", "", Governing(limit), None, None, None, points)
+    return judged(QuotaType.CONTROLLER_MUTATION, [governed], RateConfig(), is_recorded=False)
 
 
 def test_a_topic_is_refused_while_the_bucket_is_below_zero_and_takes_nothing() -> None:

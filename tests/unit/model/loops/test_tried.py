@@ -13,7 +13,7 @@ from kquota_spark.model.measure.sampled_rate import RateConfig
 from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.model.quotas.resolve import Bucket
 from kquota_spark.model.replay.causes import Governing
-from kquota_spark.model.replay.decision import Stretch, judge_bucket, replay_of
+from kquota_spark.model.replay.decision import GovernedSecond, judge_bucket, replay_of
 from kquota_spark.model.replay.replay import Verdict
 from kquota_spark.model.simulation.broker import Broker, Simulation
 from kquota_spark.model.simulation.clients import Behaviour, Client
@@ -65,8 +65,8 @@ def test_identical_quotas_give_zero_to_the_byte_on_real_logs_without_a_short_cut
 
 
 def requests_of(bucket: Sequence[Point], limit: float) -> list[Judged]:
-    stretch = Stretch(0, "", "a", Governing(limit), None, None, None, bucket)
-    return judged(QuotaType.PRODUCE, [stretch], RING, is_recorded=True)
+    governed = GovernedSecond(0, "", "a", Governing(limit), None, None, None, bucket)
+    return judged(QuotaType.PRODUCE, [governed], RING, is_recorded=True)
 
 
 def simulated(limit: float, *clients: Client) -> list[Point]:

@@ -10,7 +10,7 @@ import pytest
 from kquota_spark.model.measure.sampled_rate import RateConfig
 from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.model.replay.agreement import Agreement
-from kquota_spark.model.replay.decision import Stretch, judge_bucket
+from kquota_spark.model.replay.decision import GovernedSecond, judge_bucket
 from kquota_spark.model.replay.replay import BucketReplay, Verdict
 from tests.support.chance import Chance
 from tests.support.logs.captures import (
@@ -48,14 +48,14 @@ def tally(capture: Capture, late: Late, *, learns: bool = True) -> Agreement:
     return found
 
 
-def _moved(bucket: Sequence[Stretch], late: Late, chance: Chance) -> list[Stretch]:
-    moved: dict[tuple[int, int], Stretch] = {}
-    for index, stretch in enumerate(bucket):
-        for each in stretch.points:
+def _moved(bucket: Sequence[GovernedSecond], late: Late, chance: Chance) -> list[GovernedSecond]:
+    moved: dict[tuple[int, int], GovernedSecond] = {}
+    for index, governed in enumerate(bucket):
+        for each in governed.points:
             by_ms = chance.randint(late.least_ms, late.most_ms) if chance.random() < late.part else 0
             time_ms = each.record_time_ms + by_ms
             second_ms = time_ms // 1_000 * 1_000
-            before = moved.get((index, second_ms)) or stretch._replace(second_ms=second_ms, points=())
+            before = moved.get((index, second_ms)) or governed._replace(second_ms=second_ms, points=())
             points = [*before.points, each._replace(record_time_ms=time_ms)]
             moved[index, second_ms] = before._replace(points=points)
     return list(moved.values())

@@ -92,7 +92,7 @@ def judged(
     found = replay_files([(1, cut)], governor, capture.config)
     now: list[Verdict] = []
     before: list[Verdict] = []
-    for key, bucket in found.stretches.items():
+    for key, bucket in found.governed_seconds.items():
         if key.quota_type is QuotaType.PRODUCE:
             now += found.verdicts[key]
             whole = [each._replace(governing=each.governing._replace(gaps=())) for each in bucket]

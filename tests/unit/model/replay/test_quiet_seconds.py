@@ -8,7 +8,13 @@ from hypothesis import strategies as st
 from kquota_spark.model.measure.points import Point, PointKind
 from kquota_spark.model.measure.sampled_rate import RateConfig, RingVariant, SampleRing
 from kquota_spark.model.replay.causes import Governing
-from kquota_spark.model.replay.decision import QuietSecond, Stretch, judge_bucket, judge_first, judge_seconds
+from kquota_spark.model.replay.decision import (
+    GovernedSecond,
+    QuietSecond,
+    judge_bucket,
+    judge_first,
+    judge_seconds,
+)
 from kquota_spark.model.replay.replay import BucketReplay, Verdict
 
 S = 1_795_239_600_000
@@ -32,14 +38,16 @@ REQUEST = st.tuples(
 _PRODUCE = (0, 0, 0, PointKind.PRODUCE, False)
 
 
-def _stretches(requests: list[tuple[int, int, int, PointKind, bool]], governing: Governing) -> list[Stretch]:
+def _bucket(
+    requests: list[tuple[int, int, int, PointKind, bool]], governing: Governing
+) -> list[GovernedSecond]:
     after_ms, points = 0, dict[tuple[int, str], list[Point]]()
     for place, (gap_ms, amount, observed_ms, kind, is_other) in enumerate(requests):
         after_ms += gap_ms
         point = Point(S + after_ms, S + after_ms + 2, 7 + is_other, place, amount, observed_ms, kind)
         points.setdefault((after_ms // 1_000, "bob" if is_other else "alice"), []).append(point)
     return [
-        Stretch(S + second * 1_000, user, "etl", governing, 7, "clients/etl", 1, found)
+        GovernedSecond(S + second * 1_000, user, "etl", governing, 7, "clients/etl", 1, found)
         for (second, user), found in points.items()
     ]
 
@@ -50,14 +58,14 @@ def _stretches(requests: list[tuple[int, int, int, PointKind, bool]], governing:
 def test_decisions_without_verdicts_equal_those_with_them(
     config: RateConfig, requests: list[tuple[int, int, int, PointKind, bool]], governing: Governing
 ) -> None:
-    stretches, verdicts = _stretches(requests, governing), list[Verdict]()
+    governed_seconds, verdicts = _bucket(requests, governing), list[Verdict]()
     slow, at_once, by_second = BucketReplay(config), BucketReplay(config), BucketReplay(config)
-    expected = judge_bucket(slow, stretches, verdicts)
+    expected = judge_bucket(slow, governed_seconds, verdicts)
     assert len(verdicts) == len(requests)
-    assert judge_bucket(at_once, stretches) == expected
+    assert judge_bucket(at_once, governed_seconds) == expected
     found = []
-    for second_ms in sorted({each.second_ms for each in stretches}):
-        found += judge_bucket(by_second, [each for each in stretches if each.second_ms == second_ms])
+    for second_ms in sorted({each.second_ms for each in governed_seconds}):
+        found += judge_bucket(by_second, [each for each in governed_seconds if each.second_ms == second_ms])
     assert found == expected
     assert slow.memory == at_once.memory == by_second.memory
     assert slow.state == at_once.state == by_second.state
@@ -69,9 +77,9 @@ def test_decisions_without_verdicts_equal_those_with_them(
 def test_the_first_request_of_a_bucket_needs_no_ring(
     config: RateConfig, request: tuple[int, int, int, PointKind, bool], governing: Governing
 ) -> None:
-    [stretch] = _stretches([request], governing)
-    replay, first = BucketReplay(config), judge_first(config, stretch)
-    expected = judge_seconds(replay, [stretch])
+    [governed] = _bucket([request], governing)
+    replay, first = BucketReplay(config), judge_first(config, governed)
+    expected = judge_seconds(replay, [governed])
     if first is not None:
         state, second = first
         assert [second] == expected
@@ -83,10 +91,10 @@ def test_a_small_first_request_is_quiet_and_one_near_the_limit_is_judged_in_full
     config, governing = RateConfig(), Governing(1_000.0)
     assert config.first_window_ms == SampleRing(config).record(1, S) == 10_000
     for amount, is_quiet in ((3_333, True), (3_334, False)):
-        [stretch] = _stretches([(0, amount, 0, PointKind.PRODUCE, False)], governing)
-        assert (judge_first(config, stretch) is not None) is is_quiet
-    [stretch] = _stretches([(0, 3_333, 0, PointKind.PRODUCE, False)], governing)
-    assert judge_first(config, stretch) == (
+        [governed] = _bucket([(0, amount, 0, PointKind.PRODUCE, False)], governing)
+        assert (judge_first(config, governed) is not None) is is_quiet
+    [governed] = _bucket([(0, 3_333, 0, PointKind.PRODUCE, False)], governing)
+    assert judge_first(config, governed) == (
         (S + 1_000, (0, [3_333], [S], [S]), ((None,) * 4, [3_333], [S]), 0, None),
-        QuietSecond(S, stretch, 333.3, 3_333, 1, 0, ["alice"], ["etl"]),
+        QuietSecond(S, governed, 333.3, 3_333, 1, 0, ["alice"], ["etl"]),
     )

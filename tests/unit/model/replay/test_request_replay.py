@@ -105,7 +105,7 @@ def replayed(name: str, apply_lag_ms: int) -> Replay:
 def verdicts_against_the_broker(found: Replay) -> list[Verdict]:
     """All verdicts on the client with a request quota, whose bandwidth is nowhere near its other limits."""
     verdicts: list[Verdict] = []
-    for key, of_bucket in found.stretches.items():
+    for key, of_bucket in found.governed_seconds.items():
         if key.quota_type is not QuotaType.REQUEST:
             continue
         # Never throttled for its bytes, so each throttle in the log is the request quota's.

@@ -10,7 +10,7 @@ from kquota_spark.model.measure.points import Point, PointKind
 from kquota_spark.model.measure.sampled_rate import RateConfig
 from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.model.replay.causes import Cause, Governing
-from kquota_spark.model.replay.decision import Stretch, judge_bucket
+from kquota_spark.model.replay.decision import GovernedSecond, judge_bucket
 from kquota_spark.model.replay.replay import BucketReplay, Outcome, Verdict
 from tests.support.logs.captures import KRAFT43_SHARE, buckets_of, verdicts_of
 
@@ -88,8 +88,8 @@ def test_a_decision_counts_what_has_no_size() -> None:
         fetch(5_700),
         fetch(5_800, PointKind.UNSIZED, amount=0),
     ]
-    stretch = Stretch(5_000, "alice", "mixed", LIMITED, 8, "clients/mixed", 1, points)
-    (decision,) = judge_bucket(BucketReplay(RateConfig()), [stretch])
+    governed = GovernedSecond(5_000, "alice", "mixed", LIMITED, 8, "clients/mixed", 1, points)
+    (decision,) = judge_bucket(BucketReplay(RateConfig()), [governed])
     assert (decision.requests, decision.unsized_requests, decision.amount) == (4, 2, 100)
     assert (decision.observed_throttled_requests, decision.observed_total_throttle_ms) == (1, 300)
     assert not decision.is_certain
