@@ -1,4 +1,4 @@
-"""A stretch again: `spark-submit jobs/restate.py --config FILE --from T --to T`, the same as `kquota restate`."""
+"""A period again: `spark-submit jobs/restate.py --config FILE --from T --to T`, the same as `kquota restate`."""
 
 from __future__ import annotations
 

@@ -180,13 +180,13 @@ def measured_checks(tables: Tables, clock_skew_ms: int) -> list[Check]:
             f"{row['copies']:,} copies + {row['pending']:,} not yet measured + {row['missing']:,} late"
         )
         if row["surplus"]:
-            evidence += f"; usage holds {row['surplus']:,} that requests does not, {_stretch(row)}"
+            evidence += f"; usage holds {row['surplus']:,} that requests does not, {_period_text(row)}"
             checks.append(fail("measured", evidence, "usage was written twice: restate that period"))
         elif row["missing"]:
             advice = (
                 "they came after their second was closed: restate that period, raise stream.allowed_lateness"
             )
-            checks.append(warn("measured", f"{evidence}, {_stretch(row)}", advice))
+            checks.append(warn("measured", f"{evidence}, {_period_text(row)}", advice))
         else:
             checks.append(ok("measured", evidence))
     return checks
@@ -201,10 +201,10 @@ def judged_checks(tables: Tables, now_ms: int) -> list[Check]:
             f"{row['copies']:,} late + {row['pending']:,} not yet judged"
         )
         if row["surplus"]:
-            evidence += f"; decisions hold {row['surplus']:,} that usage does not, {_stretch(row)}"
+            evidence += f"; decisions hold {row['surplus']:,} that usage does not, {_period_text(row)}"
             checks.append(fail("judged", evidence, "seconds were judged twice: restate that period"))
         elif row["missing"]:
-            evidence += f" + {row['missing']:,} missing, {_stretch(row)}"
+            evidence += f" + {row['missing']:,} missing, {_period_text(row)}"
             is_moving = now_ms - row["newest_ms"] < _STILL_MOVING_MS
             advice = "restate that period; if the job is running, check again in a minute"
             checks.append((warn if is_moving else fail)("judged", evidence, advice))
@@ -216,5 +216,5 @@ def judged_checks(tables: Tables, now_ms: int) -> list[Check]:
     return checks
 
 
-def _stretch(row: dict[str, Any]) -> str:
+def _period_text(row: dict[str, Any]) -> str:
     return f"from {utc_text(row['first_ms'])} to {utc_text(row['last_ms'] + 1_000)}"

@@ -38,11 +38,11 @@ from kquota_spark.store.reading import Tables
 
 _TYPES = f"({', '.join(repr(one.value) for one in QuotaType)})"
 _PLACE = "broker_id, quota_type, bucket_user, bucket_client_id"
-_STRETCH = "cluster_id = ? and second >= make_timestamptz(?) and second < make_timestamptz(?)"
+_IN_PERIOD = "cluster_id = ? and second >= make_timestamptz(?) and second < make_timestamptz(?)"
 _IS_LOG = f"{FROM_LOG} as is_log"
-_OF_BUCKETS = f"{_STRETCH} and bucket_tags is null and quota_type in {_TYPES}"
+_OF_BUCKETS = f"{_IN_PERIOD} and bucket_tags is null and quota_type in {_TYPES}"
 _DECIDED = f"""
-select epoch_ms(min(second)) as from_ms, epoch_ms(max(second)) + 1000 as to_ms from decisions where {_STRETCH}
+select epoch_ms(min(second)) as from_ms, epoch_ms(max(second)) + 1000 as to_ms from decisions where {_IN_PERIOD}
 """  # noqa: S608 - names of ours
 _RULES = f"""
 select entity, epoch_ms(valid_from) as valid_from, epoch_ms(valid_to) as valid_to, version,
@@ -98,7 +98,7 @@ _TENS = f"""
 with tens as (
   select {_IS_LOG}, broker_id, quota_type, "user", client_id, epoch_ms(second) // 10000 * 10000 as ten_ms,
          coalesce(sum(amount) / 10.0 / if(quota_type = 'request', 10000, 1), avg(rate_per_s)) as rate_per_s
-  from usage where {_STRETCH} and quota_type in {_TYPES}
+  from usage where {_IN_PERIOD} and quota_type in {_TYPES}
   group by is_log, broker_id, quota_type, "user", client_id, ten_ms {LOG_BEFORE_JMX}
 )
 """  # noqa: S608 - names of ours

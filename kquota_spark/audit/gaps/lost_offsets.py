@@ -243,9 +243,9 @@ class _Missing(NamedTuple):
 
 
 def _losses(settings: Settings, covered: list[Covered], paths: Sequence[str] | None) -> tuple[Loss, ...]:
-    stretches = list(_stretches(covered))
-    missing = [each for each in stretches if each.is_made_anew]
-    missing += _expired(settings, [each.covered for each in stretches if not each.is_made_anew], paths)
+    spans = list(_spans(covered))
+    missing = [each for each in spans if each.is_made_anew]
+    missing += _expired(settings, [each.covered for each in spans if not each.is_made_anew], paths)
     if not missing:
         return ()
     with Tables(settings) as tables:
@@ -276,30 +276,30 @@ def _around_them(settings: Settings, paths: Sequence[str] | None) -> list[str]:
     return [*found, *own]
 
 
-def _stretches(covered: list[Covered]) -> Iterator[_Missing]:
+def _spans(covered: list[Covered]) -> Iterator[_Missing]:
     """Offsets that consecutive micro-batches covered, joined, and the places where a partition was recreated."""
     by_place = sorted(covered, key=lambda each: (each.topic, each.partition))
     for _, group in groupby(by_place, key=lambda each: (each.topic, each.partition)):
-        stretch: Covered | None = None
+        span: Covered | None = None
         for each in group:
             if each.end is not None and each.end >= each.start:
                 # A micro-batch continues where the one before ended.
-                stretch = each if stretch is None else stretch._replace(end=each.end, at_ms=each.at_ms)
+                span = each if span is None else span._replace(end=each.end, at_ms=each.at_ms)
                 continue
-            if stretch is not None:
-                yield _Missing(stretch, is_made_anew=False)
-                stretch = None
+            if span is not None:
+                yield _Missing(span, is_made_anew=False)
+                span = None
             yield _Missing(each, is_made_anew=True)
-        if stretch is not None:
-            yield _Missing(stretch, is_made_anew=False)
+        if span is not None:
+            yield _Missing(span, is_made_anew=False)
 
 
-def _expired(settings: Settings, stretches: list[Covered], paths: Sequence[str] | None) -> Iterator[_Missing]:
+def _expired(settings: Settings, spans: list[Covered], paths: Sequence[str] | None) -> Iterator[_Missing]:
     """The offsets without a line that Kafka no longer has.
 
     An offset that Kafka has but delivers to no consumer is a marker: the end of a transaction takes an offset.
     """
-    read = [each for each in stretches if each.end != each.start]
+    read = [each for each in spans if each.end != each.start]
     without = list(_without_a_line(settings, read, paths))
     begins = first_offsets(settings, {each[:2] for each in without}) if without else {}
     for each in without:
@@ -309,16 +309,16 @@ def _expired(settings: Settings, stretches: list[Covered], paths: Sequence[str] 
 
 
 def _without_a_line(
-    settings: Settings, stretches: list[Covered], paths: Sequence[str] | None
+    settings: Settings, spans: list[Covered], paths: Sequence[str] | None
 ) -> Iterator[Covered]:
-    if not stretches or (paths is not None and not paths):
+    if not spans or (paths is not None and not paths):
         return
     if paths is None:
-        low, high = min(each.start for each in stretches), max(each.end or 0 for each in stretches)
+        low, high = min(each.start for each in spans), max(each.end or 0 for each in spans)
         paths = paths_within(delta_table(settings, REQUESTS.name), "kafka_offset", low, high)
     with Tables(settings) as tables:
         tables.open_files(REQUESTS.name, paths)
-        for each in stretches:
+        for each in spans:
             place = [settings.cluster_id, each.topic, each.partition, each.start, each.end]
             if tables.query(_ROWS, place).rows[0][0] != (each.end or 0) - each.start:
                 for first, after in tables.query(_MISSING, place).rows:

@@ -19,7 +19,7 @@ from kquota_spark.audit.violations.episodes import (
     queried,
 )
 from kquota_spark.audit.violations.judged import Judged, Place, Seconds
-from kquota_spark.audit.violations.late import Before, Stretch, before_late
+from kquota_spark.audit.violations.late import Before, LatePeriod, before_late
 from kquota_spark.audit.violations.log_spans import LogSpans
 from kquota_spark.audit.violations.stored import ON_SAME, episodes_in, violation_rows, write_episodes
 from kquota_spark.config.settings import Settings
@@ -63,8 +63,8 @@ class EpisodeFold:
         """
         with _writing:
             counting = self._of_one_source(judged)
-            stretch = self._late_stretch(counting, now_ms)
-            retried(lambda: self._fold(counting, stretch, batch))
+            period = self._late_period(counting, now_ms)
+            retried(lambda: self._fold(counting, period, batch))
             for each in judged.seconds:
                 self._seen_ms[each[:4]] = max(each.newest_ms, self._seen_ms.get(each[:4], each.newest_ms))
 
@@ -77,14 +77,14 @@ class EpisodeFold:
         counting = queried(of_one_source_sql("pieces", "log_spans"), pieces=pieces, log_spans=spans)
         return judged._replace(pieces=counting)
 
-    def _late_stretch(self, judged: Judged, now_ms: int) -> Stretch | None:
+    def _late_period(self, judged: Judged, now_ms: int) -> LatePeriod | None:
         """The period in which this micro-batch may continue episodes that have ended; None in the usual case."""
         late = [each for each in judged.seconds if self._may_be_late(each, now_ms)]
         if not late:
             return None
         gap_ms = self._settings.stream.episode_gap
         first_ms = min(each.first_ms for each in late) - gap_ms
-        return Stretch(first_ms, max(each.newest_ms for each in late) + LOG_SILENCE_MS)
+        return LatePeriod(first_ms, max(each.newest_ms for each in late) + LOG_SILENCE_MS)
 
     def _may_be_late(self, seconds: Seconds, now_ms: int) -> bool:
         seen_ms = self._seen_ms.get(seconds[:4])
@@ -94,7 +94,7 @@ class EpisodeFold:
         has_both = self._settings.kafka.has_log and bool(self._settings.kafka.jmx_topic)
         return has_both and now_ms - seen_ms > LOG_SILENCE_MS // 2
 
-    def _fold(self, judged: Judged, stretch: Stretch | None, batch: MicroBatch) -> None:
+    def _fold(self, judged: Judged, period: LatePeriod | None, batch: MicroBatch) -> None:
         # The check, the read and the commit use one version of the table: if another driver commits in between, this
         # commit fails.
         table = self._commits.newest()
@@ -103,12 +103,12 @@ class EpisodeFold:
         if self._open is None or self._open_at != table.version():
             self._open = _open_in(table, self._settings.cluster_id)
         before = Before(self._open, self._open.slice(0, 0), judged)
-        if stretch is not None:
-            before = before_late(self._settings, table, self._open, judged, stretch, self._log_spans)
+        if period is not None:
+            before = before_late(self._settings, table, self._open, judged, period, self._log_spans)
         if before.episodes.num_rows or before.replaced.num_rows or before.judged.pieces.num_rows:
             gap_ms = self._settings.stream.episode_gap
             found = _folded(before.episodes, before.judged.pieces, before.judged.newest_ms, gap_ms)
-            self._merge(table, before, found, stretch is not None, batch)
+            self._merge(table, before, found, period is not None, batch)
             is_mine = pc.equal(found["cluster_id"], pa.scalar(self._settings.cluster_id))
             still = found.filter(pc.and_(pc.is_null(found["end_ms"]), is_mine))
             self._open = still.select(self._open.schema.names).cast(self._open.schema)

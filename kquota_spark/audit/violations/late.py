@@ -29,7 +29,7 @@ from kquota_spark.schema.tables import DECISIONS
 from kquota_spark.store.reading import open_tables
 
 
-class Stretch(NamedTuple):
+class LatePeriod(NamedTuple):
     """A period: times in epoch ms, both inclusive."""
 
     from_ms: int
@@ -79,7 +79,7 @@ def before_late(
     table: DeltaTable,
     open_: pa.Table,
     judged: Judged,
-    period: Stretch,
+    period: LatePeriod,
     log_spans: LogSpans,
 ) -> Before:
     """The input of the fold of a micro-batch, if some of its seconds may be late.
@@ -93,7 +93,7 @@ def before_late(
         log_spans: spans of the log in the table `decisions`.
     """
     gap_ms = settings.stream.episode_gap
-    around = episodes_in(table, _in_stretch(settings.cluster_id, period))
+    around = episodes_in(table, _in_period(settings.cluster_id, period))
     replaced = queried(_REPLACED.format(gap_ms=gap_ms), around=around, seconds=_of_log(judged))
     pieces = judged.pieces
     if replaced.num_rows:
@@ -109,9 +109,9 @@ def before_late(
     )
 
 
-def _in_stretch(cluster_id: str, stretch: Stretch) -> pc.Expression:
+def _in_period(cluster_id: str, period: LatePeriod) -> pc.Expression:
     in_us = pa.timestamp("us", tz="UTC")
-    from_time, to_time = (pa.scalar(time_ms * 1_000, in_us) for time_ms in stretch)
+    from_time, to_time = (pa.scalar(time_ms * 1_000, in_us) for time_ms in period)
     is_later = pc.field("end_time").is_null() | (pc.field("end_time") >= from_time)
     found: pc.Expression = (
         is_later & (pc.field("start_time") <= to_time) & (pc.field("cluster_id") == cluster_id)

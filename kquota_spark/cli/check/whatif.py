@@ -41,7 +41,7 @@ COMMANDS = {
     ),
 }
 
-_STRETCH_MS = 3_600_000
+_DEFAULT_PERIOD_MS = 3_600_000
 _SLOW_REQUESTS = 50_000
 """Requests above which progress is printed; judging them twice takes about a second."""
 
@@ -80,7 +80,7 @@ def run_whatif(options: argparse.Namespace) -> int:
     added = added_quotas(options.add)
     book = with_values(base.book, added)
     tried = dataclasses.replace(base, book=book, leaders=history.leaders)
-    from_ms, to_ms = _stretch(settings, options.since, options.until)
+    from_ms, to_ms = _period(settings, options.since, options.until)
     with governor_of(settings, history) as before, governor_of(settings, tried) as after:
         found = what_if(settings, before, after, from_ms, to_ms, progress=_progress)
     _require_requests(found, added)
@@ -134,7 +134,7 @@ def _name(entity: Entity) -> str:
     return ", ".join(names)
 
 
-def _stretch(settings: Settings, since: Since | None, until: Since | None) -> tuple[int, int]:
+def _period(settings: Settings, since: Since | None, until: Since | None) -> tuple[int, int]:
     """The first second and the end of the period, epoch ms."""
     from kquota_spark.store.reading import open_tables
 
@@ -146,7 +146,7 @@ def _stretch(settings: Settings, since: Since | None, until: Since | None) -> tu
         if newest_ms is None:
             raise UserError(f"table usage under {settings.tables} is empty: there is nothing to judge")
         to_ms = newest_ms + 1_000
-    from_ms = to_ms - _STRETCH_MS if since is None else since.time_ms
+    from_ms = to_ms - _DEFAULT_PERIOD_MS if since is None else since.time_ms
     if from_ms >= to_ms:
         raise UserError(f"--since {utc_text(from_ms)}: not before the end, {utc_text(to_ms)}")
     return from_ms, to_ms

@@ -192,10 +192,10 @@ class Made:
 
     def stem(self, tenant: str | None) -> str:
         """The file name without ending: cluster, user if there is one, and period."""
-        from kquota_spark.reports.pages.page_names import safe_name, stretch_name
+        from kquota_spark.reports.pages.page_names import period_name, safe_name
 
         names = [self.settings.cluster_id, *([] if tenant is None else [tenant])]
-        return "-".join([*map(safe_name, names), stretch_name(self.period)])
+        return "-".join([*map(safe_name, names), period_name(self.period)])
 
     def drawn(self, report: AuditReport) -> bytes:
         """The report as bytes in the requested format."""

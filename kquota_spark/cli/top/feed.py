@@ -211,11 +211,11 @@ def _where(question: Question, ours: tuple[str, ...]) -> Where:
 
 
 def _timeline(settings: Settings, key: BucketKey, newest_ms: int, columns: int) -> Timeline:
-    stretch = Period(newest_ms + 1_000 - _CHART_MS, newest_ms + 1_000)
+    period = Period(newest_ms + 1_000 - _CHART_MS, newest_ms + 1_000)
     most_slots = min(max(columns - LABEL - 1, _LEAST_SLOTS), MOST_SLOTS)
     with Tables(settings) as tables:
-        tables.open("decisions", stretch.from_ms)
-        return bucket_timeline(tables, key, stretch, most_slots)
+        tables.open("decisions", period.from_ms)
+        return bucket_timeline(tables, key, period, most_slots)
 
 
 def _explanation(

@@ -42,7 +42,7 @@ def _cluster(report: AuditReport) -> tuple[str, tuple[Tile, ...]]:
     detail, place = "no request waited for a quota", "#throttled"
     if ranked:
         name = words.bucket_of(ranked[0].bucket, report.head)
-        detail = f"{name}: {words.throttled_time(ranked[0])} {words.of_the_stretch(report.head)}"
+        detail = f"{name}: {words.throttled_time(ranked[0])} {words.of_the_period(report.head)}"
         place = words.bucket_href(ranked[0].bucket)
     is_known = bool(report.unprotected) or not words.is_sampled(report.confidence)
     tiles = (
@@ -82,10 +82,10 @@ def _own(report: AuditReport) -> tuple[str, tuple[Tile, ...]]:
     head = report.head
     ranked = words.most_delayed(report.throttled)
     if not ranked:
-        tile = Tile("Throttled", "0 %", words.of_the_stretch(head), Tone.GOOD, "#throttled")
+        tile = Tile("Throttled", "0 %", words.of_the_period(head), Tone.GOOD, "#throttled")
     else:
         worst, tone = ranked[0], words.throttled_tone(ranked)
-        detail = f"{words.of_the_stretch(head)}, in {words.type_word(worst.bucket.quota_type)}"
+        detail = f"{words.of_the_period(head)}, in {words.type_word(worst.bucket.quota_type)}"
         tile = Tile("Throttled", words.throttled_time(worst), detail, tone, words.bucket_href(worst.bucket))
     peak = words.highest(value for heat in report.heat for row in heat.quota_used_percent for value in row)
     if peak is None:

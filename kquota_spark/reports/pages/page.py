@@ -55,7 +55,7 @@ def page_of(report: AuditReport) -> Page:
     return Page(
         title=f"Kafka quotas: {whose}, {short_moment(head.from_ms)}",
         whose=whose,
-        stretch=f"{short_moment(head.from_ms)} to {short_moment(head.to_ms)} UTC, {length(head.to_ms - head.from_ms)}",
+        period=f"{short_moment(head.from_ms)} to {short_moment(head.to_ms)} UTC, {length(head.to_ms - head.from_ms)}",
         made=f"{moment(head.made_at_ms)} UTC by kquota {head.version}",
         badge=trust_badge(report),
         opening=opening(report),

@@ -30,7 +30,7 @@ def markdown_page(report: AuditReport) -> str:
     lines = [
         f"# Kafka quota report: {escaped(page.whose)}",
         "",
-        escaped(page.stretch),
+        escaped(page.period),
         "",
         f"**{escaped(page.opening.sentence)}**",
         "",

@@ -24,7 +24,7 @@ def safe_name(name: str) -> str:
     return f"{safe.lstrip('._-') or 'user'}-{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}"
 
 
-def stretch_name(period: Period) -> str:
+def period_name(period: Period) -> str:
     """The period as text: `2026-11-20` for a day, `2026-11-14_to_2026-11-20` for days, else with times of day."""
     if period.from_ms % _DAY_MS == 0 and period.to_ms % _DAY_MS == 0:
         first, last = (_utc(time_ms, "%Y-%m-%d") for time_ms in (period.from_ms, period.to_ms - 1))

@@ -161,7 +161,7 @@ class Page:
 
     title: str
     whose: str
-    stretch: str
+    period: str
     made: str
     badge: Link
     """Whether the page can be trusted."""

@@ -138,7 +138,7 @@ def length(duration_ms: int) -> str:
     return " ".join(parts) or "0 s"
 
 
-def of_the_stretch(head: Head) -> str:
+def of_the_period(head: Head) -> str:
     """`of the day` for one covered day, `of the time covered` for an uncovered period, else `of the time`."""
     if not head.is_covered:
         return "of the time covered"

@@ -33,7 +33,7 @@ _BEFORE_MS = 600_000
 """Time before the period that is read as well (ms): with rows in it, the tables cover the period from its beginning."""
 
 _VARIABLES = "set variable report_{name} = ?"
-_IN_STRETCH = """cluster_id = getvariable('report_cluster')
+_IN_PERIOD = """cluster_id = getvariable('report_cluster')
   and {table}.second >= make_timestamptz(getvariable('report_from_us')::bigint)
   and {table}.second < make_timestamptz(getvariable('report_to_us')::bigint)"""
 _TOLD = (
@@ -251,7 +251,7 @@ def _set(tables: Tables, **values: object) -> None:
 
 
 def _make_views(tables: Tables, tenant: str | None) -> None:
-    where = {name: _IN_STRETCH.format(table=name) for name in ("decisions", "usage")}
+    where = {name: _IN_PERIOD.format(table=name) for name in ("decisions", "usage")}
     for name, of_table in where.items():
         tables.query(_TOLD.format(table=name, where=f"{of_table} and {FROM_LOG}"))
     own_bucket = own_client = "true"
@@ -267,7 +267,7 @@ def _make_views(tables: Tables, tenant: str | None) -> None:
 
 def _covered(tables: Tables, settings: Settings, asked: Period) -> Period:
     extents = [
-        tables.query(_EXTENT.format(table=name, where=_IN_STRETCH.format(table=name))).rows[0]
+        tables.query(_EXTENT.format(table=name, where=_IN_PERIOD.format(table=name))).rows[0]
         for name in ("decisions", "usage")
     ]
     found = [extent for extent in extents if extent[0] is not None]
@@ -286,7 +286,7 @@ def _covered(tables: Tables, settings: Settings, asked: Period) -> Period:
 
 def _nothing(tables: Tables, settings: Settings, asked: Period) -> str:
     root, cluster = settings.tables, settings.cluster_id
-    stretch = f"from {utc_text(asked.from_ms)} to {utc_text(asked.to_ms)}"
+    period = f"from {utc_text(asked.from_ms)} to {utc_text(asked.to_ms)}"
     newest_ms = tables.newest_ms("usage")
     if newest_ms is None:
         return f"the tables under {root} are empty: has the audit processed anything yet?"
@@ -294,12 +294,12 @@ def _nothing(tables: Tables, settings: Settings, asked: Period) -> str:
     if others:
         names = ", ".join(name for (name,) in others)
         return (
-            f"the tables under {root} have no traffic of cluster {cluster} {stretch}, only of {names}: "
+            f"the tables under {root} have no traffic of cluster {cluster} {period}, only of {names}: "
             "set cluster_id (--config)"
         )
     hour = f"{_iso_minute(newest_ms - 3_600_000)}..{_iso_minute(newest_ms + 60_000)}"
     return (
-        f"no traffic {stretch}: the newest second in the tables under {root} is {utc_text(newest_ms)}, "
+        f"no traffic {period}: the newest second in the tables under {root} is {utc_text(newest_ms)}, "
         f"ask for {hour} or another period before it"
     )
 

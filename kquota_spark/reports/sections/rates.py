@@ -77,8 +77,8 @@ def rate_lines(scope: Scope, first: Iterable[BucketName]) -> list[Line]:
     rows = scope.rows(_WORST, [asdict(bucket) for bucket in first], scope.top)
     rules = {cell["rule"] for row in rows for cell in row["told"] if cell["rule"] is not None}
     held: dict[str, list[dict[str, Any]]] = {}
-    for stretch in scope.tables.query(_HELD, [scope.cluster_id, sorted(rules)]).dicts():
-        held.setdefault(stretch["entity"], []).append(stretch)
+    for period in scope.tables.query(_HELD, [scope.cluster_id, sorted(rules)]).dicts():
+        held.setdefault(period["entity"], []).append(period)
     return [_line(scope, row, held) for row in rows]
 
 
@@ -86,13 +86,13 @@ def _line(scope: Scope, row: dict[str, Any], held: Mapping[str, Sequence[Mapping
     slots = scope.slots
     told = {cell["slot_ms"]: cell for cell in row["told"]}
     limits: list[float | None] = []
-    stretches: Sequence[Mapping[str, Any]] = ()
+    periods: Sequence[Mapping[str, Any]] = ()
     for slot in slots:
         if slot in told:
             limits.append(told[slot]["limit"])
-            stretches = held.get(told[slot]["rule"], ())
+            periods = held.get(told[slot]["rule"], ())
         else:
-            begun = [each for each in stretches if (each["from_ms"] or 0) < slot + scope.slot_ms]
+            begun = [each for each in periods if (each["from_ms"] or 0) < slot + scope.slot_ms]
             of_rule = begun[-1][_KEYS[row["quota_type"]]] if begun else None
             silent = limits[-1] if limits else None
             # Without a value the rule no longer holds. The next request shows which other rule does.

@@ -216,7 +216,7 @@ def _lead(report: AuditReport, ordered: list[ThrottledBucket]) -> str:
         return f"{who}: no request of this period waited for a quota."
     worst = ordered[0]
     kind = words.type_word(worst.bucket.quota_type)
-    share = f"{words.throttled_time(worst)} {words.of_the_stretch(head)} ({kind})"
+    share = f"{words.throttled_time(worst)} {words.of_the_period(head)} ({kind})"
     delay = f"{person_ms(worst.throttled_ms)} of delay, " if worst.throttled_ms else ""
     most = f"{words.bucket_of(worst.bucket, head)} most, {delay}{share}"
     count = len(ordered) + report.throttled_left_out
