@@ -215,7 +215,7 @@ class Traffic:
         self._simulation.run_until(time_ms)
 
     def requests(self, user: str, from_ms: int, to_ms: int) -> list[Exchange]:
-        """What the broker charged in a stretch of time, its end included."""
+        """What the broker charged in a period of time, its end included."""
         return [
             exchange
             for exchanges in (self._simulation.exchanges, self._done)

@@ -148,8 +148,8 @@ def test_kills_shuffle_and_copies_change_no_decision(
 
     # All of it again in batch, through the same functions.
     seconds = [row["second"] for row in expected]
-    stretch = ("--from", str(min(seconds)), "--to", str(max(seconds) + 1_000))
-    finish(killed, job=("restate.py", *stretch))
+    period = ("--from", str(min(seconds)), "--to", str(max(seconds) + 1_000))
+    finish(killed, job=("restate.py", *period))
     assert_equal_tables(calm.root, root)
     counts = duckdb.connect()
     counts.register("requests", DeltaTable(str(root / "tables/requests")).to_pyarrow_dataset())

@@ -140,13 +140,13 @@ def _the_cut_of_bobs_quota_is_seen(settings: Settings) -> None:
     assert longest_ms >= throttle_ms
     with open_tables(settings, "decisions", "usage") as tables:
         second_ms = first_ms // 1_000 * 1_000
-        stretch = Period(second_ms - 60_000, second_ms + 60_000)
+        period = Period(second_ms - 60_000, second_ms + 60_000)
         [bucket] = [
             each.key
-            for each in buckets_of(tables, Identity("bob", None), stretch)
+            for each in buckets_of(tables, Identity("bob", None), period)
             if each.key.quota_type == "produce"
         ]
         place = Place(bucket.broker_id, bucket.quota_type)
-        slots = slots_of(tables, Identity("bob", None), stretch, [bucket], place, 1_000)
+        slots = slots_of(tables, Identity("bob", None), period, [bucket], place, 1_000)
         tallest = max(slots, key=lambda slot: slot.throttled_ms or 0)
     assert tallest.from_ms == second_ms

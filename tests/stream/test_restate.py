@@ -1,4 +1,4 @@
-"""A restated stretch equals a run that had never been late: usage, decisions and violations, row by row."""
+"""A restated period equals a run that had never been late: usage, decisions and violations, row by row."""
 
 from __future__ import annotations
 
@@ -77,11 +77,11 @@ def test_late_lines_restated_equal_a_run_that_had_them_in_time(
     for name in WRITTEN:
         assert rows_of(troubled, name) == rows_of(calm, name), name
     assert done.cold_buckets == 0
-    # The rings remember 12 s; the decisions behind the stretch are replaced for at least that long.
+    # The rings remember 12 s; the decisions behind the period are replaced for at least that long.
     assert T0_MS + 53_000 <= done.decisions_to_ms <= closed_ms
 
 
-def test_a_stretch_that_had_nothing_is_not_read_again_by_the_queries(
+def test_a_period_that_had_nothing_is_not_read_again_by_the_queries(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     from kquota_spark.audit.past.restate import require_closed, restate

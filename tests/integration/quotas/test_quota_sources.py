@@ -116,7 +116,7 @@ def kquota(*arguments: str) -> subprocess.CompletedProcess[str]:
 def in_force(book: RuleBook) -> dict[Entity, dict[AnyKey, float]]:
     """All quotas at the end of time, entities without any left out."""
     last = {entity: book.at(entity, END_MS) for entity in book}
-    return {entity: dict(stretch.values) for entity, stretch in last.items() if stretch and stretch.values}
+    return {entity: dict(period.values) for entity, period in last.items() if period and period.values}
 
 
 def test_four_sources_hold_the_same_quotas(cluster: Cluster, sources: dict[str, list[str]]) -> None:

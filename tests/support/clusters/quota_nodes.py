@@ -48,7 +48,7 @@ def problems(settings: Settings) -> dict[str, str]:
 
 
 def produce_rates(settings: Settings) -> dict[str, float | None]:
-    """What the last stretch of each entity says."""
+    """What the last period of each entity says."""
     last = [row for row in rows(settings, "quota_rules") if row["level"] and row["valid_to"] is None]
     return {row["entity"]: row["producer_byte_rate"] for row in last}
 

@@ -173,7 +173,7 @@ def full_report() -> AuditReport:
 
 
 def empty_report() -> AuditReport:
-    """A stretch in which nothing happened."""
+    """A period in which nothing happened."""
     head = replace(full_report().head, from_ms=START_MS)
     return AuditReport(head, Confidence(Trust.YES, (), (), None, None, 0, 0, 0, 0, ()))
 

@@ -28,7 +28,7 @@ def gathered(
     heat_rows: int = 40,
     **others: Sequence[Row],
 ) -> AuditReport:
-    """Write the tables and gather; a request in the first and in the last second makes the stretch covered."""
+    """Write the tables and gather; a request in the first and in the last second makes the period covered."""
     ends: Row = {"user": "ends", "client_id": "ends", "amount": 0, "requests": 0}
     write_table(root, "usage", usage(0, **ends), usage(seconds - 1, **ends), *usages)
     quiet: Row = dict.fromkeys(("limit_per_s", "quota_used_percent", "rule", "level"))
@@ -69,7 +69,7 @@ def jmx(offset_s: int, **changed: Any) -> Row:
 
 
 def rule(entity: AnyEntity, *, since_s: int = -86_400, until_s: int | None = None, **values: float) -> Row:
-    """A stretch of an entity's quotas."""
+    """A period of an entity's quotas."""
     times = {"valid_from": second(since_s), "valid_to": None if until_s is None else second(until_s)}
     return {
         "cluster_id": "demo",

@@ -86,12 +86,12 @@ def of_report(settings: Settings, opened: Tables) -> Harm:
 
 def of_timeline(opened: Tables, buckets: Harm) -> dict[Bucket, int]:
     """By the timeline, which tells the total delay only."""
-    stretch = Period(*extent(opened))
+    period = Period(*extent(opened))
     names = {(user or None, client_id or None) for _, _, user, client_id in buckets}
     return {
         (one.key.broker_id, one.key.quota_type, one.key.user, one.key.client_id): one.throttled_ms
         for user, client_id in names
-        for one in buckets_of(opened, Identity(user, client_id), stretch)
+        for one in buckets_of(opened, Identity(user, client_id), period)
         if one.throttled_ms
     }
 

@@ -94,7 +94,7 @@ def _maintained(world: World, _: Chance) -> None:
 
 def _restated(world: World, _: Chance) -> None:
     now_ms = time.time_ns() // 1_000_000
-    # A stretch that is closed; with nothing in it there is nothing to restate.
+    # A period that is closed; with nothing in it there is nothing to restate.
     done = world.run("jobs/restate.py", "--from", str(now_ms - 90_000), "--to", str(now_ms - 45_000))
     assert done.returncode == 0 or "Traceback" not in done.stderr, done.stderr
 

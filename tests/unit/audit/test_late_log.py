@@ -95,7 +95,7 @@ def test_what_jmx_reported_while_the_log_was_late_is_not_there_twice(job: Job) -
     job.add("jmx", [over_jmx(800), over_jmx(802)], now_s=810)
     alice = "1 produce alice"
     assert job.episodes() == [(alice, "jmx", 700, 702, 2, None), (alice, "jmx", 800, 802, 2, None)]
-    # The log comes after all, a stretch of it per micro-batch.
+    # The log comes after all, a period of it per micro-batch.
     job.add("log", [decision(second) for second in range(1, 700)], now_s=820)
     job.add(
         "log",

@@ -161,7 +161,7 @@ def test_limits_are_those_of_buckets_and_addresses_and_of_a_callback_only_addres
     write_rules(settings, change("alice", None, 1.0), of_ip)
     limits = LimitsLoader(settings)()
     assert len(limits.governor.book) == 1
-    # A file's first stretch begins with all time, and no edit of it is known.
+    # A file's first period begins with all time, and no edit of it is known.
     assert limits.ips == {"ips/<default>": [IpLimit(0, None, 10.0, 0)]}
     with_callback = replace(settings, quotas=replace(settings.quotas, callback="module:Class"))
     of_callback = LimitsLoader(with_callback)()
@@ -178,12 +178,12 @@ def test_of_many_rules_only_the_edited_ones_are_written_and_made_again(settings:
     before = {user: known.book.of(Entity(user)) for user in users}
     rules.append([change("user7", None, 2.0, T0_MS + 1_000), change("new", None, 3.0, T0_MS + 1_000)], [], 0)
     rules.write_rules(T0_MS + 2_000)
-    # Two stretches of each: before its first edit there were none. The source's own row is one more.
+    # Two periods of each: before its first edit there were none. The source's own row is one more.
     assert stored(settings).num_rows == 2 * 501 + 1 + 1
     assert known.take_rules(stored(settings))
     after = {user: known.book.of(Entity(user)) for user in users}
     assert [user for user in users if after[user][0] is not before[user][0]] == ["user7"]
-    values = [stretch.values.get(QuotaKey.PRODUCER_BYTE_RATE) for stretch in after["user7"]]
+    values = [period.values.get(QuotaKey.PRODUCER_BYTE_RATE) for period in after["user7"]]
     assert values == [None, 1.0, 2.0]
     assert known.book.at(Entity("new"), T0_MS + 1_000).values == {QuotaKey.PRODUCER_BYTE_RATE: 3.0}  # type: ignore[union-attr]
     assert not known.take_rules(stored(settings))
@@ -193,7 +193,7 @@ def test_of_many_rules_only_the_edited_ones_are_written_and_made_again(settings:
 
 
 def test_rules_that_ended_long_before_the_open_seconds_are_left_out(settings: Settings) -> None:
-    # An edit each minute for a day: 1,440 stretches, and one before the first.
+    # An edit each minute for a day: 1,440 periods, and one before the first.
     edits = [change("alice", None, float(minute), T0_MS + minute * 60_000) for minute in range(1_440)]
     write_rules(settings, *edits)
     known = KnownRules()

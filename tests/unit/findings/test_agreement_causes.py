@@ -69,11 +69,11 @@ def without_every_fifth(lines: list[bytes]) -> list[bytes]:
     return [line for number, line in enumerate(lines) if number % 5]
 
 
-def without_a_stretch(lines: list[bytes]) -> list[bytes]:
+def without_a_period(lines: list[bytes]) -> list[bytes]:
     return lines[: len(lines) // 3] + lines[len(lines) // 2 :]
 
 
-@pytest.mark.parametrize("lines", [without_every_fifth, without_a_stretch])
+@pytest.mark.parametrize("lines", [without_every_fifth, without_a_period])
 def test_lines_that_are_missing_are_named(tmp_path: Path, lines: object) -> None:
     assert causes(tmp_path, KRAFT41, lines=lines) == [Cause.MISSING_LINES]
 

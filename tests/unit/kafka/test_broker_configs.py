@@ -166,20 +166,20 @@ def test_a_restart_after_which_a_broker_told_the_old_settings_did_not_bring_the_
     brokers.ask()  # at 4,000 it told the same as at 1,000
     brokers.ask()
     periods = [(None, 9_000, 5), (9_000, None, 30)]
-    assert stretches_of(tmp_path) == periods
+    assert periods_of(tmp_path) == periods
     # Another driver does not know what the broker told before it came: at 10,500 perhaps 30.
     write_table(tmp_path, "log_gaps", {**gap, "to_time": at(10_000)})
     anew = BrokerConfigs(settings, lambda: next(clock))
     anew.ask()
     periods = [(None, 9_000, 5), (9_000, 12_000, 30), (12_000, None, 5)]
-    assert stretches_of(tmp_path) == periods
+    assert periods_of(tmp_path) == periods
     # The first driver again, which did not see the row of 12,000: that row is an answer too.
     brokers.ask()
     periods = [(None, 9_000, 5), (9_000, 12_000, 30), (12_000, 15_000, 5), (15_000, None, 30)]
-    assert stretches_of(tmp_path) == periods
+    assert periods_of(tmp_path) == periods
 
 
-def stretches_of(root: Path) -> list[tuple[int | None, int | None, int]]:
+def periods_of(root: Path) -> list[tuple[int | None, int | None, int]]:
     """From, to and windows of each row, in order of time."""
     rows = [(row["valid_from"], row["valid_to"], row["quota_window_num"]) for row in read_rows(root)]
     return sorted(rows, key=lambda row: row[0] or 0)

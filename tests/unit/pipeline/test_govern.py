@@ -108,7 +108,7 @@ def test_several_edits_in_one_second_and_one_at_its_edge() -> None:
     ]
 
 
-def test_a_stretch_without_a_request_makes_no_row() -> None:
+def test_a_period_without_a_request_makes_no_row() -> None:
     rules = [
         change("alice", None, 1.0),
         change("alice", None, 2.0, T0_MS + 300),
@@ -118,7 +118,7 @@ def test_a_stretch_without_a_request_makes_no_row() -> None:
     assert [answer.limit_per_s for _, answer in found] == [1.0, 3.0]
 
 
-def test_an_edit_at_a_level_that_lost_ends_the_stretch_too() -> None:
+def test_an_edit_at_a_level_that_lost_ends_the_period_too() -> None:
     rules = [change("alice", None, 1.0), change(None, "etl", 5.0, T0_MS + 500)]
     found = governed(rules, [asked(T0_MS + 499, T0_MS + 500)])
     assert [(answer.limit_per_s, answer.rule_version, answer.valid_ms) for _, answer in found] == [

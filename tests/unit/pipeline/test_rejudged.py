@@ -83,7 +83,7 @@ def test_a_bucket_without_a_pause_within_the_reach_says_so() -> None:
         assert rejudged(QuotaType.PRODUCE, paused, inside, inside, configs, reach).is_warm is is_warm
 
 
-def test_nothing_new_makes_no_difference_behind_the_stretch() -> None:
+def test_nothing_new_makes_no_difference_behind_the_period() -> None:
     rows = _traffic(Chance(2), 1.0, 60)
     from_ms = T0_MS + 30_000
     reach = Reach(from_ms, from_ms + 1_000, T0_MS, T0_MS + 60_000, is_from_beginning=True)

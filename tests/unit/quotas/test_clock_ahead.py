@@ -258,7 +258,7 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kept]:
 
 HOUR_MS = 3_600_000
 FIRST, SECOND = node(1e6, T0_MS - 1_000, 1), node(2e6, T0_MS + HOUR_MS, 2)
-TWO_STRETCHES = [
+TWO_PERIODS = [
     (0, T0_MS - 1_000, None, None),
     (T0_MS - 1_000, T0_MS + HOUR_MS, 1e6, None),
     (T0_MS + HOUR_MS, None, 2e6, None),
@@ -272,20 +272,20 @@ IS_BEHIND = (
 
 def test_a_start_with_a_clock_behind_leaves_an_edit_as_zookeeper_timed_it(kept: Kept) -> None:
     kept.look(T0_MS + HOUR_MS + 10, SECOND)
-    assert kept.rules() == TWO_STRETCHES
+    assert kept.rules() == TWO_PERIODS
     with pytest.raises(UserError) as said:
         kept.start(T0_MS + 60_000, SECOND)
     assert str(said.value) == IS_BEHIND
     # The clock is set, and another run reads what is stored.
     kept.start(T0_MS + 2 * HOUR_MS, SECOND)
-    assert kept.rules() == TWO_STRETCHES
+    assert kept.rules() == TWO_PERIODS
 
 
 def test_a_clock_that_falls_behind_ends_the_watch_and_leaves_the_edits(kept: Kept) -> None:
     kept.look(T0_MS + HOUR_MS + 10, SECOND)
     with pytest.raises(UserError, match="the clock of this machine is behind"):
         kept.look(T0_MS + 60_000, SECOND)
-    assert kept.rules() == TWO_STRETCHES
+    assert kept.rules() == TWO_PERIODS
 
 
 AHEAD_BY_A_MINUTE = node(2e6, T0_MS + 70_000, 2)

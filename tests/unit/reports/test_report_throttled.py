@@ -16,7 +16,7 @@ def test_a_second_counts_when_a_throttle_began_in_it_or_still_ran(tmp_path: Path
     assert (alice.throttled_ms, alice.throttled_requests) == (100 + 2_500 + 1_001, 3)
 
 
-def test_a_throttle_counts_to_the_end_of_the_stretch_only(tmp_path: Path) -> None:
+def test_a_throttle_counts_to_the_end_of_the_period_only(tmp_path: Path) -> None:
     (alice,) = gathered(tmp_path, decisions=[throttled(8, 60_000)]).throttled
     assert (alice.throttled_seconds, alice.time_in_throttle_percent) == (2, 20.0)
 
@@ -69,7 +69,7 @@ def test_clients_inside_are_pairs_where_these_are_told(tmp_path: Path) -> None:
     }
 
 
-def test_episodes_are_those_that_touch_the_stretch(tmp_path: Path) -> None:
+def test_episodes_are_those_that_touch_the_period(tmp_path: Path) -> None:
     episodes = [violation(-60, 30), violation(-3, 5), violation(8, None), violation(30, 5)]
     (alice,) = gathered(tmp_path, decisions=[throttled(0)], violations=episodes).throttled
     assert alice.episodes == 2

@@ -71,7 +71,7 @@ def test_a_cluster_that_has_judged_nothing_has_nothing_closed(settings: Settings
         require_closed(settings.changed(cluster_id="new"), T0_MS, T0_MS + 1_000)
 
 
-def test_requests_of_another_cluster_are_not_those_of_a_stretch(settings: Settings) -> None:
+def test_requests_of_another_cluster_are_not_those_of_a_period(settings: Settings) -> None:
     day_before = {"cluster_id": "older", "event_date": DAY - timedelta(days=1)}
     write_table(Path(settings.tables), "requests", request(0, T0_MS - 86_400_000, **day_before))
     with pytest.raises(UserError, match=r"^table requests begins with 2026-11-21, and rows before it would"):
@@ -94,7 +94,7 @@ def test_a_damaged_checkpoint_is_said_in_a_line(settings: Settings) -> None:
         not_folded_from_ms(settings)
 
 
-def test_an_open_stretch_is_refused(settings: Settings, tmp_path: Path) -> None:
+def test_an_open_period_is_refused(settings: Settings, tmp_path: Path) -> None:
     assert require_closed(settings, T0_MS, T0_MS + 3_000) == T0_MS + 3_000
     with pytest.raises(
         UserError,
@@ -110,7 +110,7 @@ def test_an_open_stretch_is_refused(settings: Settings, tmp_path: Path) -> None:
         require_closed(empty, T0_MS, T0_MS + 1_000)
 
 
-def test_a_stretch_whose_requests_are_gone_is_refused(settings: Settings) -> None:
+def test_a_period_whose_requests_are_gone_is_refused(settings: Settings) -> None:
     # They begin on 2026-11-21: what `usage` has of the day before could not be made again.
     day_before_ms = T0_MS - 86_400_000
     with pytest.raises(UserError, match=r"^table requests begins with 2026-11-21, and rows before it would"):
@@ -118,7 +118,7 @@ def test_a_stretch_whose_requests_are_gone_is_refused(settings: Settings) -> Non
     assert require_closed(settings, T0_MS - 20_000_000, T0_MS) == T0_MS + 3_000
 
 
-def test_a_stretch_whose_requests_have_no_rows_is_refused(settings: Settings) -> None:
+def test_a_period_whose_requests_have_no_rows_is_refused(settings: Settings) -> None:
     left_out = request(50, T0_MS + 2_500, kind="left_out", lines=50, first_offset=1)
     write_table(Path(settings.tables), "requests", left_out)
     assert require_closed(settings, T0_MS, T0_MS + 2_000) == T0_MS + 3_000

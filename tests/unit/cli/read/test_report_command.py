@@ -18,7 +18,7 @@ from kquota_spark.cli.main import main
 from kquota_spark.cli.read.report import report_format
 from kquota_spark.errors import UserError
 from kquota_spark.process.replaced_file import replace_file
-from kquota_spark.reports.pages.page_names import safe_name, stretch_name
+from kquota_spark.reports.pages.page_names import period_name, safe_name
 from kquota_spark.reports.scope.period import Period
 from tests.support.places import ROOT
 from tests.support.programs.command_output import run
@@ -48,7 +48,7 @@ def report(tables: Path, *arguments: str) -> tuple[int, str, str]:
     return run("report", "--config", str(tables / "kquota.yaml"), "--period", PERIOD, *arguments)
 
 
-def test_the_page_is_named_after_cluster_and_stretch_and_told_in_a_line(
+def test_the_page_is_named_after_cluster_and_period_and_told_in_a_line(
     tables: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -208,7 +208,7 @@ def test_a_period_that_is_none_is_wrong_usage(capsys: pytest.CaptureFixture[str]
     assert ended.value.code == 2
 
 
-def test_a_stretch_without_traffic_is_said_with_what_there_is(tables: Path) -> None:
+def test_a_period_without_traffic_is_said_with_what_there_is(tables: Path) -> None:
     code, out, err = run(
         "report", "--config", str(tables / "kquota.yaml"), "--period", "2001-01-01..2001-01-02"
     )
@@ -234,8 +234,8 @@ def test_names_of_files_are_safe_short_and_never_shared() -> None:
         (3_600_000, 7_200_000, "1970-01-01T010000Z_to_1970-01-01T020000Z"),
     ],
 )
-def test_the_name_of_a_stretch_is_its_days_or_its_times(from_ms: int, to_ms: int, name: str) -> None:
-    assert stretch_name(Period(from_ms, to_ms)) == name
+def test_the_name_of_a_period_is_its_days_or_its_times(from_ms: int, to_ms: int, name: str) -> None:
+    assert period_name(Period(from_ms, to_ms)) == name
 
 
 def test_the_job_is_the_command(tables: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What policies look at is what the tables say: of one cluster, one source, and the stretch asked for."""
+"""What policies look at is what the tables say: of one cluster, one source, and the period asked for."""
 
 from __future__ import annotations
 

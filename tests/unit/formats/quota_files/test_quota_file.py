@@ -47,7 +47,7 @@ def test_parts_values_and_times(tmp_path: Path) -> None:
     ]
 
 
-def test_a_stretch_that_follows_at_once_is_one_change(tmp_path: Path) -> None:
+def test_a_period_that_follows_at_once_is_one_change(tmp_path: Path) -> None:
     path = written(
         tmp_path,
         """

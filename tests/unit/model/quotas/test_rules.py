@@ -64,14 +64,14 @@ def test_entities_do_not_mix() -> None:
     assert [rule.version for rule in book.of(ALICE)] == [None, 1]
 
 
-def test_the_end_of_a_stretch_is_not_in_it() -> None:
+def test_the_end_of_a_period_is_not_in_it() -> None:
     book = RuleBook(rule_periods([edit(5.0, 100, 1)]))
     found = [book.at(ALICE, time_ms) for time_ms in (-1, 0, 99, 100)]
     assert [rule and rule.version for rule in found] == [None, None, None, 1]
     assert found[0] is None
 
 
-def test_behind_the_last_stretch_nothing_is_known() -> None:
+def test_behind_the_last_period_nothing_is_known() -> None:
     book = RuleBook([RulePeriod(ALICE, {PRODUCE: 5.0}, 100, 200, 1)])
     assert [book.at(ALICE, time_ms) is None for time_ms in (99, 100, 199, 200)] == [True, False, False, True]
 
@@ -97,7 +97,7 @@ EDITS = st.lists(
 
 
 @given(EDITS, st.integers(0, 3))
-def test_stretches_partition_all_time(changes: list[QuotaChange], lag_ms: int) -> None:
+def test_periods_partition_all_time(changes: list[QuotaChange], lag_ms: int) -> None:
     found = rule_periods(changes, apply_lag_ms=lag_ms)
     for entity in {change.entity for change in changes}:
         own = [rule for rule in found if rule.entity == entity]
@@ -120,7 +120,7 @@ def test_a_book_agrees_with_replaying_all_edits(changes: list[QuotaChange], time
 
 
 @given(EDITS, st.integers(-1, 45))
-def test_a_book_agrees_with_a_scan_of_the_stretches(changes: list[QuotaChange], time_ms: int) -> None:
+def test_a_book_agrees_with_a_scan_of_the_periods(changes: list[QuotaChange], time_ms: int) -> None:
     found = rule_periods(changes)
     book = RuleBook(reversed(found))
     for entity in (ALICE, BOB, CLIENTS):

@@ -34,7 +34,7 @@ def folded(*governed_seconds: GovernedSecond) -> list[Decision]:
     return judge_bucket(BucketReplay(RateConfig()), governed_seconds)
 
 
-def test_an_edit_within_a_second_makes_two_stretches_that_are_uncertain() -> None:
+def test_an_edit_within_a_second_makes_two_periods_that_are_uncertain() -> None:
     before, after = Governing(1_000.0, 0, S + 400), Governing(500.0, S + 400, None)
     # At 700 ms: 8,000 B in 10,000 + 600 ms; 8,000 / 500 s of quota - 10.6 s = 5,400 ms.
     found = folded(

@@ -90,7 +90,7 @@ def test_the_same_quotas_give_the_decisions_of_the_tables(kraft: Settings) -> No
 def test_an_identical_quota_file_changes_nothing(kraft: Settings, tmp_path: Path) -> None:
     book = from_tables(kraft).book
     path = tmp_path / "quotas.yaml"
-    path.write_text(quota_file_text(stretch for entity in book for stretch in book.of(entity)), "utf-8")
+    path.write_text(quota_file_text(period for entity in book for period in book.of(entity)), "utf-8")
     found = everything(kraft, RuleGovernor(book), RuleGovernor(from_file(path).book))
     assert found.requests > 8_000
     assert sum(each.throttled_ms[0] for each in found.differences) > 100_000
@@ -162,7 +162,7 @@ def test_the_throttle_is_that_of_the_arithmetic(tmp_path: Path) -> None:
     assert difference.more_ms == 3_000
 
 
-def test_what_came_before_the_stretch_warms_the_ring_up_and_is_not_counted(tmp_path: Path) -> None:
+def test_what_came_before_the_period_warms_the_ring_up_and_is_not_counted(tmp_path: Path) -> None:
     settings = written(
         tmp_path,
         (QuotaType.PRODUCE, [point(T0_MS, 1_800_000)]),

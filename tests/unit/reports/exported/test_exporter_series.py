@@ -157,7 +157,7 @@ def test_rows_that_only_moved_to_other_files_are_not_counted_again(tmp_path: Pat
     assert exporter.judged(12)["bucket_bytes_total"] == {("produce", "alice"): 2_000}
 
 
-def test_a_stretch_that_was_restated_is_not_counted_again(tmp_path: Path) -> None:
+def test_a_period_that_was_restated_is_not_counted_again(tmp_path: Path) -> None:
     exporter = Exporter(tmp_path)
     exporter.judged(0, decision(0))
     exporter.judged(9, decision(1))

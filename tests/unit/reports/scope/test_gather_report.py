@@ -1,4 +1,4 @@
-"""The report as a whole: which stretch it covers, what it says where there is nothing, and over captured traffic."""
+"""The report as a whole: which period it covers, what it says where there is nothing, and over captured traffic."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_shares_of_time_are_of_what_the_tables_cover(tmp_path: Path) -> None:
     )
     # 1 of 120 s is less than 1 %, so it is in seconds.
     assert opening(page).worst[0].time == "1 s of the time covered"
-    # the newest decision ends at 05:42, the stretch at 05:46
+    # the newest decision ends at 05:42, the period at 05:46
     assert page.confidence.lag_ms == 4 * MINUTE_MS
     assert page.confidence.trust is Trust.WITH_CARE
 
@@ -86,7 +86,7 @@ def test_a_lag_counts_to_the_making_of_the_report_if_that_is_earlier(tmp_path: P
     )
 
 
-def test_a_stretch_with_traffic_before_and_after_it_is_covered_as_a_whole(tmp_path: Path) -> None:
+def test_a_period_with_traffic_before_and_after_it_is_covered_as_a_whole(tmp_path: Path) -> None:
     settings = _two_minutes(tmp_path)
     write_table(tmp_path, "usage", usage(60))
     write_table(tmp_path, "decisions", throttled(60))
@@ -103,7 +103,7 @@ def test_a_part_of_a_second_counts_as_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("from_s", "to_s"), [(600, 1_200), (-1_200, -600), (10, 100)])
-def test_a_stretch_without_traffic_says_what_is_there_and_what_to_ask(
+def test_a_period_without_traffic_says_what_is_there_and_what_to_ask(
     tmp_path: Path, from_s: int, to_s: int
 ) -> None:
     settings = _two_minutes(tmp_path)

@@ -145,7 +145,7 @@ def test_lines_that_could_not_be_read(tmp_path: Path, readable: int, trust: Trus
     assert _reasons(page) == (trust, (reason,) if share else ())
 
 
-def test_gaps_count_where_they_touch_the_stretch_and_a_brokers_start_is_none(tmp_path: Path) -> None:
+def test_gaps_count_where_they_touch_the_period_and_a_brokers_start_is_none(tmp_path: Path) -> None:
     gaps = [(1, -9, -5, "the shipper lost lines"), (1, -3, 2, "the shipper lost lines"),
             (2, -99, 3, "the audit began in mid-stream"), (3, 0, 1, "the log begins with the broker's start"),
             (1, 20, 30, "the shipper lost lines")]  # fmt: skip

@@ -27,7 +27,7 @@ def test_slots_are_as_short_as_96_of_them_can_be(seconds: int, slot_s: int) -> N
     assert len(slots_of(period, slot_s * 1_000)) <= MOST_SLOTS
 
 
-def test_slots_begin_at_round_times_whenever_the_stretch_does() -> None:
+def test_slots_begin_at_round_times_whenever_the_period_does() -> None:
     # From 05:40:07 to 05:40:31 in slots of ten seconds: those of :00, :10, :20 and :30.
     assert [slot - T0_MS for slot in slots_of(Period(T0_MS + 7_000, T0_MS + 31_000), 10_000)] == [
         0,

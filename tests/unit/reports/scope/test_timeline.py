@@ -241,7 +241,7 @@ def test_without_a_quota_what_it_sent_is_shown(tmp_path: Path, capsys: Capture) 
     assert capsys.readouterr().out.startswith("user mallory was never seen from 2026-11-21 04:40:02 UTC to")
 
 
-def test_a_stretch_without_an_inside_or_nobody_named_is_refused(tmp_path: Path, capsys: Capture) -> None:
+def test_a_period_without_an_inside_or_nobody_named_is_refused(tmp_path: Path, capsys: Capture) -> None:
     write_table(tmp_path, "decisions", decision(0))
     write_table(tmp_path, "usage")
     with pytest.raises(SystemExit) as ended:

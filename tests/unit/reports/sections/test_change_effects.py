@@ -1,4 +1,4 @@
-"""What a change of a quota did to throttling: the broker's sums in two stretches of one length around it."""
+"""What a change of a quota did to throttling: the broker's sums in two periods of one length around it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def change(at_s: int, entity: str = BOB, key: str = KEY) -> Change:
     return Change(T0_MS + at_s * 1_000, entity, key, 2.0, 1.0, "edit", "")
 
 
-def test_both_stretches_have_the_length_of_the_shorter_side() -> None:
+def test_both_periods_have_the_length_of_the_shorter_side() -> None:
     every = [
         change(100),
         change(250),

@@ -209,7 +209,7 @@ def test_of_many_buckets_the_first_are_shown_and_all_are_counted(
     assert json.loads(capsys.readouterr().out)["rows"][0]["bucket_user"] == "u120"
 
 
-def test_following_reads_new_versions_and_no_file_behind_the_stretch(tmp_path: Path) -> None:
+def test_following_reads_new_versions_and_no_file_behind_the_period(tmp_path: Path) -> None:
     write_table(tmp_path, "decisions", decision(0))
     (old,) = DeltaTable(str(tmp_path / "decisions")).file_uris()
     write_table(tmp_path, "decisions", decision(100))

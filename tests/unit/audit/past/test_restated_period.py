@@ -15,7 +15,7 @@ MIDNIGHT_MS = 1_795_305_600_000
 DAY_BEFORE, DAY = date(2026, 11, 21), date(2026, 11, 22)
 
 
-def test_a_line_filed_under_the_day_before_by_a_clock_behind_is_in_the_stretch_of_its_time(
+def test_a_line_filed_under_the_day_before_by_a_clock_behind_is_in_the_period_of_its_time(
     tmp_path: Path,
 ) -> None:
     write_table(
