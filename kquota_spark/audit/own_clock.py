@@ -32,11 +32,11 @@ class OwnClock:
             reports: one per task and table.
             begun_ms: start of this attempt by the clock of this machine, epoch ms; lines up to it are not ahead.
         """
-        told = list(reports)
-        ahead = [each for report in told for each in report.ahead]
+        received = list(reports)
+        ahead = [each for report in received for each in report.ahead]
         still = [each for each in ahead if each.to_ms > begun_ms]
         past = [each for each in ahead if each.to_ms <= begun_ms]
-        self._ahead_of.update({broker_id: [] for report in told for broker_id in report.heard})
+        self._ahead_of.update({broker_id: [] for report in received for broker_id in report.heard})
         for each in still:
             self._ahead_of.setdefault(each.broker_id, []).append(each)
         votes = [lines for lines in self._ahead_of.values() if lines]

@@ -40,11 +40,11 @@ def through_the_door(program: str, run: Callable[[], int]) -> int:
     except BrokenPipeError:
         raise  # standard output was closed: the caller knows what it was writing
     except Exception as error:
-        told = line_of(error)
-        if told is None:
+        text = line_of(error)
+        if text is None:
             raise
         # Line feeds separate the problems of a quota file. All other characters may come from names that users chose.
-        for line in told.split("\n"):
+        for line in text.split("\n"):
             print(f"{program}: {terminal_text(line)}", file=sys.stderr)
         return ERROR
 
@@ -87,8 +87,8 @@ def _reason(error: Exception) -> str:
 
 
 def _number_in(reason: str) -> int | None:
-    if told := _OF_RUST.search(reason):
-        return int(told.group(1))
+    if found := _OF_RUST.search(reason):
+        return int(found.group(1))
     return next((number for text, number in _OF_JAVA.items() if text in reason), None)
 
 

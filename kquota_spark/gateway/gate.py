@@ -71,7 +71,7 @@ class QuotaGate:
     fallback: Fallback = field(default_factory=dict)
     config: RateConfig = field(default_factory=RateConfig)
     counts: GateCounts = field(default_factory=GateCounts)
-    _told: dict[Entity, Decided] = field(default_factory=dict)
+    _decided: dict[Entity, Decided] = field(default_factory=dict)
     """The last message about each entity; it has no quotas if they were removed."""
     _resolved: dict[tuple[QuotaType, str, str], Limit] = field(default_factory=dict)
     """Resolved limits, until the next message: one resolution reads eight entities, and a request needs four."""
@@ -197,10 +197,10 @@ class QuotaGate:
     def _quotas_of(self, entity: Entity, state: GateState, time_ms: int) -> Mapping[QuotaKey, float] | None:
         if state is GateState.FALLBACK:
             return self.fallback.get(entity)
-        told = self._told.get(entity)
-        if told is None:
+        decided = self._decided.get(entity)
+        if decided is None:
             return None
-        return told.quotas if state is GateState.LIVE else told.after(time_ms)
+        return decided.quotas if state is GateState.LIVE else decided.after(time_ms)
 
     def _hear(self, beat: Heartbeat, time_ms: int) -> bool:
         # If the publisher's clock is ahead of ours, the heartbeat counts as one of now.
@@ -210,11 +210,11 @@ class QuotaGate:
         self._heard_ms = heard_ms
         return True
 
-    def _learn(self, told: Decided) -> bool:
-        held = self._told.get(told.entity)
+    def _learn(self, decided: Decided) -> bool:
+        held = self._decided.get(decided.entity)
         # If two were issued in the same millisecond, the later one in the topic counts, as in compaction.
-        if held is not None and told.issued_ms < held.issued_ms:
+        if held is not None and decided.issued_ms < held.issued_ms:
             return False
-        self._told[told.entity] = told
+        self._decided[decided.entity] = decided
         self._resolved.clear()
         return True

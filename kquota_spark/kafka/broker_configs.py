@@ -180,10 +180,10 @@ def _record(
     rows = _rows(settings)
     is_changed = False
     for config in found:
-        told = asdict(config)
+        reported = asdict(config)
         of_broker = [row for row in rows if row["valid_to"] is None and row["broker_id"] == config.broker_id]
         last = of_broker[0] if of_broker else None
-        if last is not None and all(last[name] == value for name, value in told.items()):
+        if last is not None and all(last[name] == value for name, value in reported.items()):
             continue
         is_changed = True
         begun: Any = now
@@ -193,12 +193,12 @@ def _record(
                 after = max(answered[config.broker_id], last["observed_at"])
                 begun = _restarted_at(settings, config.broker_id, after) or now
             last["valid_to"] = begun
-        told |= {
+        reported |= {
             "cluster_id": settings.cluster_id,
             "sample_ring": config.sample_ring.value,
             "observed_at": now,
         }
-        rows.append(told | {"valid_from": None if last is None else begun, "valid_to": None})
+        rows.append(reported | {"valid_from": None if last is None else begun, "valid_to": None})
     if is_changed:
         quoted = settings.cluster_id.replace("'", "''")
         table = delta_table(settings, BROKER_CONFIGS.name)

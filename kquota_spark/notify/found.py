@@ -167,13 +167,13 @@ class NewsTables:
             for name, value in (("user", entity.user), ("client_id", entity.client_id))
             if isinstance(value, str)
         }
-        told: dict[str, Fact] = {
+        values: dict[str, Fact] = {
             "plan_id": plan_id, "step": step, "entity": str(entity), "key": proposal.quota.key.value,
             "value_before": proposal.before, "value_after": proposal.after, "policy": proposal.policy,
             "reason": proposal.reason, "actor": entry.actor, "detail": entry.detail,
             "expires_ms": proposal.expires_at_ms, **names,
         }  # fmt: skip
-        facts = {name: fact(value) for name, value in told.items()}
+        facts = {name: fact(value) for name, value in values.items()}
         status: Status = "once" if kind in _ONCE.values() else "begins"
         event = self._event(kind, f"{plan_id}/{step}{number}", at_ms, facts, status)
         users, client_ids = ([names[name]] if name in names else [] for name in ("user", "client_id"))

@@ -38,18 +38,18 @@ def stop_event() -> threading.Event:
     ours, theirs = os.pipe()
     os.set_blocking(theirs, False)
 
-    def told() -> None:
+    def on_byte() -> None:
         os.read(ours, 1)
         stop.set()
 
-    def tell(*_: object) -> None:
+    def on_signal(*_: object) -> None:
         # One byte is enough, so a full pipe needs no other one.
         with contextlib.suppress(BlockingIOError):
             os.write(theirs, b"\0")
 
-    threading.Thread(target=told, name="stop-signals", daemon=True).start()
+    threading.Thread(target=on_byte, name="stop-signals", daemon=True).start()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, tell)
+        signal.signal(number, on_signal)
     return stop
 
 

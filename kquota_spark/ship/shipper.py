@@ -91,20 +91,20 @@ class Feed:
         """The message which reports that lines of this broker, written between two times (epoch ms), are lost."""
         # A rotated file that vanished while it was read had lines before its last change.
         from_ms = lost[0] if self.heartbeat_ms is None else min(lost[0], self.heartbeat_ms)
-        told = {"broker_id": self.file.broker_id, "from_ms": from_ms, "to_ms": lost[1]}
-        return json.dumps({"kquota_gap": told}, separators=(",", ":")).encode("ascii")
+        content = {"broker_id": self.file.broker_id, "from_ms": from_ms, "to_ms": lost[1]}
+        return json.dumps({"kquota_gap": content}, separators=(",", ":")).encode("ascii")
 
     def heartbeat(self, *, is_end: bool) -> bytes:
         """The message that all lines before a time have been shipped; with `is_end`, also that no more will come."""
         self.heartbeat_ms = self.end_read_at_ms
-        told = {
+        content = {
             "broker_id": self.file.broker_id,
             "time_ms": self.end_read_at_ms,
             "lines": self.stored.lines,
             "excluded": self.stored.excluded,
             "is_end": is_end,
         }
-        return json.dumps({"kquota_heartbeat": told}, separators=(",", ":")).encode("ascii")
+        return json.dumps({"kquota_heartbeat": content}, separators=(",", ":")).encode("ascii")
 
 
 def _to_stderr(message: str) -> None:

@@ -292,7 +292,7 @@ class Delivery:
         self._warn_sometimes(f"{self.topic.name}: {why}; sending again what is not acknowledged")
         self.topic.close()
         while True:
-            self._end_if_told()
+            self._end_if_asked()
             self._stop.wait(_SLICE_S)
             try:
                 self.topic = self._connect()
@@ -310,9 +310,9 @@ class Delivery:
         if now_s - self._stuck_since_s >= _SILENT_S:
             why = f": {self.topic.last_error}" if self.topic.last_error else ""
             self._warn_sometimes(f"{self.topic.name} takes no messages{why}; retrying, nothing is lost")
-        self._end_if_told()
+        self._end_if_asked()
 
-    def _end_if_told(self) -> None:
+    def _end_if_asked(self) -> None:
         if not self._stop.is_set():
             return
         now_s = self._elapsed_s()

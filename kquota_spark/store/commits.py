@@ -206,10 +206,10 @@ class BatchCommits:
         wanted = {"appId": batch.query_id, "version": batch.number}
         for version in sorted((int(name) for name in names if name.isdigit()), reverse=True):
             actions = log_actions(self._settings, self._declared.name, version)
-            told = [action["txn"] for action in actions if "txn" in action]
-            if any(wanted.items() <= txn.items() for txn in told):
+            txns = [action["txn"] for action in actions if "txn" in action]
+            if any(wanted.items() <= txn.items() for txn in txns):
                 return version
-            if any(txn["appId"] == batch.query_id and txn["version"] < batch.number for txn in told):
+            if any(txn["appId"] == batch.query_id and txn["version"] < batch.number for txn in txns):
                 return None
         return None
 

@@ -203,16 +203,16 @@ class RulesTables:
     ) -> list[dict[str, Any]]:
         """Rows to append. A failed commit may have been made, with only its answer lost: a retry reads the table."""
         recorded: set[QuotaChange] = set()
-        told: Mapping[str, tuple[int, str]] = {}
+        reported: Mapping[str, tuple[int, str]] = {}
         if not is_first:
             self._changes_table = self._opened(self._changes_table)
-            found, _, told = self._read_changes()
+            found, _, reported = self._read_changes()
             recorded.update(found)
         edits = [self._change_row(change, at_ms) for change in changes if change not in recorded]
         return edits + [
             self._problem_row(problem, at_ms)
             for problem in problems
-            if told.get(problem.node) != (problem.version, problem.problem)
+            if reported.get(problem.node) != (problem.version, problem.problem)
         ]
 
     def _replace_rules(self, rows: Iterable[dict[str, Any]], predicate: str) -> None:

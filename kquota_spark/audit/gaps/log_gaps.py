@@ -43,7 +43,7 @@ from kquota_spark.store.storage import (
     place_of,
 )
 
-_TOLD = """
+_REPORTED = """
 select distinct broker_id, log_time_ms, record_time_ms from requests
 where kind = 'gap' and cluster_id = $1 and not {set_aside}
   and (broker_id, log_time_ms, record_time_ms) not in (
@@ -167,8 +167,10 @@ def _in_rows(settings: Settings, unseen: Unseen) -> tuple[list[LogGap], dict[int
         with delta_errors(f"{place_of(settings.tables, LOG_GAPS.name)}: cannot be read"):
             known = files_since(delta_table(settings, LOG_GAPS.name), earliest_ms)
         tables.open_files(LOG_GAPS.name, known)
-        told = tables.query(_judged(settings, _TOLD), [settings.cluster_id]).rows
-        found = [LogGap(broker_id, from_ms, to_ms, SHIPPER_LOST_LINES) for broker_id, from_ms, to_ms in told]
+        reported = tables.query(_judged(settings, _REPORTED), [settings.cluster_id]).rows
+        found = [
+            LogGap(broker_id, from_ms, to_ms, SHIPPER_LOST_LINES) for broker_id, from_ms, to_ms in reported
+        ]
         found += _cuts(settings, tables)
         begun, heard_from_ms = _beginnings(settings, tables, heard_from_ms)
         return [*found, *begun], heard_from_ms

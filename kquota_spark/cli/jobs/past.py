@@ -102,7 +102,7 @@ def run_backfill(options: argparse.Namespace) -> int:
         backfill(settings, _files(options.file), found.append)
     finally:
         for file in found:
-            print(_told(file), file=sys.stderr)
+            print(_file_text(file), file=sys.stderr)
     print("next: kquota restate for this period, which measures and judges these lines", file=sys.stderr)
     return 0
 
@@ -125,13 +125,13 @@ def _files(texts: Sequence[str]) -> list[tuple[int, Path]]:
     return files
 
 
-def _told(file: Backfilled) -> str:
-    told = f"{terminal_text(str(file.path))}: {file.lines:,} lines"
+def _file_text(file: Backfilled) -> str:
+    text = f"{terminal_text(str(file.path))}: {file.lines:,} lines"
     if file.unreadable:
-        told += f", {file.unreadable:,} of them unreadable"
+        text += f", {file.unreadable:,} of them unreadable"
     if file.first_ms is not None and file.last_ms is not None:
-        told += f", {utc_text(file.first_ms)} to {utc_text(file.last_ms)}"
-    return told
+        text += f", {utc_text(file.first_ms)} to {utc_text(file.last_ms)}"
+    return text
 
 
 def run_restate(options: argparse.Namespace) -> int:

@@ -76,14 +76,14 @@ def run_ship(options: argparse.Namespace) -> int:
     stop = stop_event()
     with Shipper.from_settings(_settings(options), files) as shipper:
         counts = shipper.run_once(end=options.end, stop=stop) if options.once else shipper.run(stop)
-    told = f"shipped {counts.lines} lines"
+    text = f"shipped {counts.lines} lines"
     if counts.excluded:
-        told += f", left out {counts.excluded} of our own clients"
+        text += f", left out {counts.excluded} of our own clients"
     if counts.cut:
-        told += f", cut {counts.cut} long ones"
+        text += f", cut {counts.cut} long ones"
     if counts.half_line_bytes:
-        told += f"; {counts.half_line_bytes} bytes without line feed wait for their rest"
-    print(told, file=sys.stderr)
+        text += f"; {counts.half_line_bytes} bytes without line feed wait for their rest"
+    print(text, file=sys.stderr)
     return 0
 
 

@@ -40,7 +40,7 @@ CODES = {
     "alter": {ERROR: REFUSED_THERE, NOTHING: NOT_AGREED},
 }
 
-_MOST_TOLD = 3
+_MOST_SHOWN = 3
 
 
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -105,7 +105,7 @@ def _fall_backs(edits: Sequence[QuotaEdit], before: QuotaSet, after: QuotaSet) -
             for change in effects
             if change.quota_type == quota_type and change.before.rule == edit.entity
         ]
-        for change in changes[:_MOST_TOLD]:
+        for change in changes[:_MOST_SHOWN]:
             who, found = _who(change.identity, edit.entity), change.after
             if found.rule is None:
                 yield f"{edit.key.value}: nothing limits {who} then"
@@ -113,8 +113,8 @@ def _fall_backs(edits: Sequence[QuotaEdit], before: QuotaSet, after: QuotaSet) -
                 yield f"{edit.key.value}: {who} now falls to {found.rule}: {rate_text(quota_type, found.limit)}"
         if not changes:
             yield f"{edit.key.value}: nobody gets another limit or bucket by that"
-        elif len(changes) > _MOST_TOLD:
-            yield f"{edit.key.value}: ... and {len(changes) - _MOST_TOLD:,} more kinds of clients"
+        elif len(changes) > _MOST_SHOWN:
+            yield f"{edit.key.value}: ... and {len(changes) - _MOST_SHOWN:,} more kinds of clients"
 
 
 def _who(identity: Identity, entity: AnyEntity) -> str:

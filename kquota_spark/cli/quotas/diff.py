@@ -226,8 +226,8 @@ def _print_effect(page: Page, found: _Found, limit: int | None) -> None:
     _show([{"change": change} for change in found.changes], _CHANGE_SHOWN, limit)
     seen = sum(change.is_seen for change in found.changes)
     possible = len(found.changes) - seen
-    told = f"{seen:,} seen and {possible:,} possible, {of_whom}"
-    page.paragraph("", terminal_text(told), indent=0)
+    counts = f"{seen:,} seen and {possible:,} possible, {of_whom}"
+    page.paragraph("", terminal_text(counts), indent=0)
     page.paragraph("", _LEGEND, indent=0)
 
 

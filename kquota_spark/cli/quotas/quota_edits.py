@@ -205,7 +205,7 @@ def apply_edits(
     """
     waiting = list(_by_entity(edits))
     results: list[EntityResult] = []
-    told_s = time.monotonic()
+    shown_s = time.monotonic()
     failed = has_refused_value = False
     for entity, of_one in waiting:
         has_value = any(edit.after is not None for edit in of_one)
@@ -216,9 +216,9 @@ def apply_edits(
         results.append(EntityResult(entity, of_one, status, words))
         failed = status is Status.FAILED
         has_refused_value |= has_value and status is Status.REFUSED
-        if time.monotonic() - told_s > _PROGRESS_EVERY_S and sys.stderr.isatty():
+        if time.monotonic() - shown_s > _PROGRESS_EVERY_S and sys.stderr.isatty():
             say(f"{len(results):,} of {len(waiting):,} entities", sys.stderr)
-            told_s = time.monotonic()
+            shown_s = time.monotonic()
     return results
 
 
@@ -274,14 +274,16 @@ def edits_report(
     lines = [
         f"{result.entity}: {result.status.value}: {result.detail}" for result in results if result.detail
     ]
-    footer = "\n".join(terminal_text(line) for line in [*lines, f"{_told(results, unchanged)} ({origin})"])
+    footer = "\n".join(
+        terminal_text(line) for line in [*lines, f"{_results_text(results, unchanged)} ({origin})"]
+    )
     return Report(
         command, _COLUMNS, rows, _SHOWN, footer=footer, when_empty=footer, colour=_colour,
         envelope={"cluster": origin, "unchanged": unchanged, "notes": list(notes), "undo": undo or None},
     )  # fmt: skip
 
 
-def _told(results: Sequence[EntityResult], unchanged: int) -> str:
+def _results_text(results: Sequence[EntityResult], unchanged: int) -> str:
     """`entities: 3 applied, 1 refused, 12 unchanged`, or `to be changed: 3 entities; values: 2 raised, 1 removed`."""
     if not results:
         return f"nothing to change: {unchanged:,} as wanted" if unchanged else "nothing to change"

@@ -180,10 +180,10 @@ def _summary(view: View) -> Line:
     first = f", the first {shown:,} by {question.sort.value} shown" if shown < top.total else ""
     noun = "bucket" if top.total == 1 else "buckets"
     each = "rows per broker" if question.is_per_broker else noun
-    told = [f"{top.total:,} {each}{first}"]
+    parts = [f"{top.total:,} {each}{first}"]
     if top.near:
-        told.append(f"{top.near:,} at {NEAR_PERCENT:.0f} % or more, {top.over_limit:,} over the limit")
-    return Line([Piece("; ".join(told)), *_filters(question)])
+        parts.append(f"{top.near:,} at {NEAR_PERCENT:.0f} % or more, {top.over_limit:,} over the limit")
+    return Line([Piece("; ".join(parts)), *_filters(question)])
 
 
 def _filters(question: Question) -> Iterator[Piece]:
@@ -194,9 +194,9 @@ def _filters(question: Question) -> Iterator[Piece]:
         "type": question.type,
         "name with": question.text or None,
     }
-    told = [f"{name} {terminal_text(value)}" for name, value in given.items() if value is not None]
-    if told:
-        yield Piece(f"{GAP}[{', '.join(told)}]", Tone.TITLE)
+    parts = [f"{name} {terminal_text(value)}" for name, value in given.items() if value is not None]
+    if parts:
+        yield Piece(f"{GAP}[{', '.join(parts)}]", Tone.TITLE)
 
 
 def _table(view: View, answer: Answer, columns: int, room: int, *, is_stale: bool) -> list[Line]:

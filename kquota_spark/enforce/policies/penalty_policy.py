@@ -41,8 +41,8 @@ def penalties(policy: Penalty, scene: Scene) -> Iterator[Proposal]:
 
 def _offends(policy: Penalty, case: Case, use: BucketUse) -> bool:
     is_over = use.episodes >= policy.episodes or throttled_percent(use) > policy.throttled_percent
-    is_told_more = waiting_connections(case, use) > policy.connections
-    return is_over and is_told_more and _used_percent(case, use) > policy.used_percent
+    is_waiting_more = waiting_connections(case, use) > policy.connections
+    return is_over and is_waiting_more and _used_percent(case, use) > policy.used_percent
 
 
 def waiting_connections(case: Case, use: BucketUse) -> float:

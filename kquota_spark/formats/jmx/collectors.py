@@ -158,10 +158,12 @@ def metricbeat_sample(event: Event, origin: Origin) -> JmxSample | None:
         raise Unreadable("its mbean is no MBean name") from None
     if name.domain != DOMAIN:
         return None
-    told = [value for place in (event.labels, event.fields) for value in tag_of(place, "brokerid", "broker")]
+    reported = [
+        value for place in (event.labels, event.fields) for value in tag_of(place, "brokerid", "broker")
+    ]
     host = event.host.get("name") if isinstance(event.host, dict) else event.host
     places = [event.service.address if event.service else None, host]
-    return sample_of(broker_of(told, places, origin), epoch_ms(event.time), name, attributes)
+    return sample_of(broker_of(reported, places, origin), epoch_ms(event.time), name, attributes)
 
 
 def _leaves(values: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:

@@ -74,8 +74,8 @@ def _sample(line: str, mbean_type: str) -> tuple[str, float]:
         raise ValueError(line)
     labels = _labels(sample[2] or "")
     if not mbean_type:
-        told = next((labels.pop(label) for label in _LABELS_OF_TYPE if label in labels), "")
-        mbean_type, _, user = told.partition(f", {USER_TAG}=")
+        type_label = next((labels.pop(label) for label in _LABELS_OF_TYPE if label in labels), "")
+        mbean_type, _, user = type_label.partition(f", {USER_TAG}=")
         if user:
             labels.setdefault(USER_TAG, user)
         if mbean_type not in _TYPES.values():

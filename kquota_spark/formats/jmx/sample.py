@@ -95,13 +95,13 @@ def addresses(text: str) -> tuple[str, ...]:
     return text.strip().rstrip("/"), found[1], re.sub(r":\d+\Z", "", found[1])
 
 
-def broker_of(told: Iterable[object], places: Iterable[object], origin: Origin) -> int:
+def broker_of(reported: Iterable[object], places: Iterable[object], origin: Origin) -> int:
     """The broker's id: from the message, else from its header or key, else from the agent's address.
 
     Raises:
         Unreadable: none of them gives an id.
     """
-    for value in told:
+    for value in reported:
         if isinstance(value, int | str) and _BROKER_ID.fullmatch(str(value)):
             return int(value)
     if origin.broker_id is not None:

@@ -124,7 +124,7 @@ def _possible(
     """A change for each kind of client that the edited rules name, without those that repeat another change."""
     quota_type = next(one for one in QuotaType if one.key is key)
     names = _ClientIds.of(before, after, key)
-    told: set[tuple[object, ...]] = set()
+    shown: set[tuple[object, ...]] = set()
     done: set[Identity] = set()
     for entity in sorted(entities, key=lambda entity: (entity.level, str(entity))):
         for identity in _identities(entity, names):
@@ -133,9 +133,9 @@ def _possible(
             done.add(identity)
             was, now = (_governs(quotas, identity, key) for quotas in (before, after))
             of_user = (identity.user, was[:2], now[:2])
-            is_told = not isinstance(entity.client_id, str) and of_user in told
-            if _differs(was, now) and not is_told:
-                told.add(of_user)
+            is_shown = not isinstance(entity.client_id, str) and of_user in shown
+            if _differs(was, now) and not is_shown:
+                shown.add(of_user)
                 yield EffectChange(identity, quota_type.value, was, now)
 
 

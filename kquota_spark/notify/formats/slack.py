@@ -17,7 +17,7 @@ _MOST_TEXT = 2_900
 
 def body(cluster_id: str, message: Message) -> bytes:
     """The message as JSON in ASCII."""
-    told = {
+    content = {
         "text": markup_text(title(cluster_id, message)),
         "mrkdwn": False,
         "parse": "none",
@@ -26,7 +26,7 @@ def body(cluster_id: str, message: Message) -> bytes:
         "unfurl_media": False,
         "blocks": [_block(text) for text in _texts(cluster_id, message)],
     }
-    return json.dumps(told).encode("ascii")
+    return json.dumps(content).encode("ascii")
 
 
 def _texts(cluster_id: str, message: Message) -> list[str]:

@@ -16,7 +16,7 @@ FORM = 1
 
 def body(cluster_id: str, message: Message) -> bytes:
     """The message as JSON, the same bytes at each attempt; in ASCII only, without control characters."""
-    told = {
+    content = {
         "form": FORM,
         "message_id": message.message_id,
         "cluster_id": cluster_id,
@@ -35,7 +35,7 @@ def body(cluster_id: str, message: Message) -> bytes:
         ],
         "left_out": message.left_out,
     }
-    return json.dumps(told).encode("ascii")
+    return json.dumps(content).encode("ascii")
 
 
 def headers(secret: str, message: Message, data: bytes, now_s: int) -> dict[str, str]:

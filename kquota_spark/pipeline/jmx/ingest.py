@@ -80,8 +80,8 @@ def sampled_batch(batch: pa.RecordBatch, settings: JmxSettings) -> pa.RecordBatc
 
 
 def _rows(value: bytes, broker: bytes | None, latest_ms: int, settings: JmxSettings) -> list[tuple[Any, ...]]:
-    told = broker is not None and _BROKER_ID.fullmatch(broker) is not None
-    origin = Origin(int(broker) if told and broker else None, settings.brokers, settings.types)
+    is_number = broker is not None and _BROKER_ID.fullmatch(broker) is not None
+    origin = Origin(int(broker) if is_number and broker else None, settings.brokers, settings.types)
     reading = read_jmx_message(value, origin)
     samples = [sample for sample in reading.samples if sample.sample_time_ms <= latest_ms]
     reasons = list(reading.reasons)

@@ -130,9 +130,9 @@ def families(samples: Iterable[Sample]) -> list[Family]:
     allowed = {metric.name: set(metric.labels) for metric in METRICS}
     for name, labels, value in samples:
         # To Prometheus an empty label is no label, so it must not distinguish two samples.
-        told = {label: text for label, text in labels.items() if text}
-        assert set(told) <= allowed[name], (name, told)
-        found[name].append((told, value))
+        filled = {label: text for label, text in labels.items() if text}
+        assert set(filled) <= allowed[name], (name, filled)
+        found[name].append((filled, value))
     return [
         Family(f"kquota_{name}", kind, about, found[name]) for name, kind, _, about in METRICS if found[name]
     ]

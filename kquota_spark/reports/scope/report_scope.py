@@ -36,10 +36,10 @@ _VARIABLES = "set variable report_{name} = ?"
 _IN_PERIOD = """cluster_id = getvariable('report_cluster')
   and {table}.second >= make_timestamptz(getvariable('report_from_us')::bigint)
   and {table}.second < make_timestamptz(getvariable('report_to_us')::bigint)"""
-_TOLD = (
-    "create temp table told_by_{table} as select distinct broker_id, quota_type from {table} where {where}"
+_IN_LOG = (
+    "create temp table in_log_{table} as select distinct broker_id, quota_type from {table} where {where}"
 )
-_ONE_SOURCE = f"{FROM_LOG} or (broker_id, quota_type) not in (from told_by_{{table}})"
+_ONE_SOURCE = f"{FROM_LOG} or (broker_id, quota_type) not in (from in_log_{{table}})"
 _MOST_NAMES = 20
 """Maximum number of users in a decision; a client id's bucket with so many names may contain others."""
 # A bucket with another user's tag is not the tenant's.
@@ -253,7 +253,7 @@ def _set(tables: Tables, **values: object) -> None:
 def _make_views(tables: Tables, tenant: str | None) -> None:
     where = {name: _IN_PERIOD.format(table=name) for name in ("decisions", "usage")}
     for name, of_table in where.items():
-        tables.query(_TOLD.format(table=name, where=f"{of_table} and {FROM_LOG}"))
+        tables.query(_IN_LOG.format(table=name, where=f"{of_table} and {FROM_LOG}"))
     own_bucket = own_client = "true"
     if tenant is not None:
         _set(tables, tenant=tenant)

@@ -202,7 +202,7 @@ def direction(change: Change) -> str:
 
 def change_text(change: Change) -> str:
     """A change in words: its time and kind, the values before and after, and the total delay before and after."""
-    return f"{moment(change.at_ms)}: {change.what}, {_step_text(change)}{_told(change)}"
+    return f"{moment(change.at_ms)}: {change.what}, {_step_text(change)}{_effect_text(change)}"
 
 
 def _timeline(report: AuditReport) -> Block:
@@ -279,7 +279,7 @@ def _per_minute(delay_ms: int, requests: int, length_ms: int) -> Cell:
     return Cell(person_ms(round(delay_ms * 60_000 / length_ms)), exact)
 
 
-def _told(change: Change) -> str:
+def _effect_text(change: Change) -> str:
     if change.effect is None:
         return ""
     before, after = (cell.text for cell in _effect_cells(change))

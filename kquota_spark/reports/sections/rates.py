@@ -40,7 +40,7 @@ with worst as (
 select {BUCKET}, broker_id, place,
        list({{'slot_ms': slot_ms, 'rate': peak_rate_per_s, 'is_certain': is_peak_certain,
              'limit': limit_per_s, 'rule': rule,
-             'throttled_ms': slots.throttled_ms}}) as told
+             'throttled_ms': slots.throttled_ms}}) as cells
 from shown join slots using ({BUCKET}, broker_id) where seconds > 0 group by all order by place
 """  # noqa: S608 - names of ours
 _KEYS = {each.value: each.key.value for each in QuotaType} | {CONNECTION: IP_QUOTA_KEY}
@@ -75,7 +75,7 @@ class Line:
 def rate_lines(scope: Scope, first: Iterable[BucketName]) -> list[Line]:
     """Lines of at most `top` limited buckets, beginning with the given ones in their order."""
     rows = scope.rows(_WORST, [asdict(bucket) for bucket in first], scope.top)
-    rules = {cell["rule"] for row in rows for cell in row["told"] if cell["rule"] is not None}
+    rules = {cell["rule"] for row in rows for cell in row["cells"] if cell["rule"] is not None}
     held: dict[str, list[dict[str, Any]]] = {}
     for period in scope.tables.query(_HELD, [scope.cluster_id, sorted(rules)]).dicts():
         held.setdefault(period["entity"], []).append(period)
@@ -84,13 +84,13 @@ def rate_lines(scope: Scope, first: Iterable[BucketName]) -> list[Line]:
 
 def _line(scope: Scope, row: dict[str, Any], held: Mapping[str, Sequence[Mapping[str, Any]]]) -> Line:
     slots = scope.slots
-    told = {cell["slot_ms"]: cell for cell in row["told"]}
+    cells = {cell["slot_ms"]: cell for cell in row["cells"]}
     limits: list[float | None] = []
     periods: Sequence[Mapping[str, Any]] = ()
     for slot in slots:
-        if slot in told:
-            limits.append(told[slot]["limit"])
-            periods = held.get(told[slot]["rule"], ())
+        if slot in cells:
+            limits.append(cells[slot]["limit"])
+            periods = held.get(cells[slot]["rule"], ())
         else:
             begun = [each for each in periods if (each["from_ms"] or 0) < slot + scope.slot_ms]
             of_rule = begun[-1][_KEYS[row["quota_type"]]] if begun else None
@@ -102,11 +102,11 @@ def _line(scope: Scope, row: dict[str, Any], held: Mapping[str, Sequence[Mapping
         broker_id=row["broker_id"],
         slot_ms=scope.slot_ms,
         slots=slots,
-        rate_per_s=tuple(told[slot]["rate"] if slot in told else None for slot in slots),
-        is_certain=tuple(slot not in told or told[slot]["is_certain"] for slot in slots),
+        rate_per_s=tuple(cells[slot]["rate"] if slot in cells else None for slot in slots),
+        is_certain=tuple(slot not in cells or cells[slot]["is_certain"] for slot in slots),
         limit_per_s=tuple(limits),
-        throttled_ms=tuple(told[slot]["throttled_ms"] if slot in told else 0 for slot in slots),
-        rules=tuple(sorted({cell["rule"] for cell in row["told"] if cell["rule"] is not None})),
+        throttled_ms=tuple(cells[slot]["throttled_ms"] if slot in cells else 0 for slot in slots),
+        rules=tuple(sorted({cell["rule"] for cell in row["cells"] if cell["rule"] is not None})),
     )
 
 

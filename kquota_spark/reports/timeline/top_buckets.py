@@ -65,7 +65,7 @@ with {_RECENT}, chosen as (
          sum(requests) filter (age_s < {RECENT_S})::bigint as requests,
          max(quota_used_percent) as peak_quota_used_percent
   from recent semi join chosen using ({_KEY}) group by {_KEY}
-), told as (
+), described as (
   select * exclude (last, requests), last.rule as rule, last.level as level, last.limit_per_s as limit_per_s,
          last.second as last_second, last.source as source, last.is_certain as is_certain,
          case when last.is_now then last.rate_per_s else 0.0 end as rate_per_s,
@@ -76,7 +76,7 @@ with {_RECENT}, chosen as (
 ), worst as (
   select *, count(*) over (partition by {{one_row}}) as brokers,
          max(quota_used_percent) over (partition by {{one_row}}) as most_used
-  from told qualify row_number() over (partition by {{one_row}} order by {{worst}}) = 1
+  from described qualify row_number() over (partition by {{one_row}} order by {{worst}}) = 1
 ), ranked as (
   select *, row_number() over (order by {{order}}) as place, count(*) over () as buckets,
          count(*) filter (most_used >= {NEAR_PERCENT}) over () as near,
