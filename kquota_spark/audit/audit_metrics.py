@@ -80,7 +80,7 @@ class AuditMetrics:
         self._known_through_ms: int | None = None
         self._state = State({}, {})
 
-    def look_at_tables(self) -> None:
+    def read_tables(self) -> None:
         """Read from the tables until when the quotas are known, which no query reports; call it from time to time."""
         if not self._settings.metrics.port:
             return

@@ -191,7 +191,7 @@ class _Run:
         """Wait until all queries have ended or `stop` is set, and print their progress; any failure ends all."""
         progress = {sink.query: Progress(counted=sink.counted) for _, sink in started}
         reported_s = time.monotonic()
-        self.metrics.look_at_tables()
+        self.metrics.read_tables()
         while not self.stop.wait(_POLL_S):
             self._check()
             is_active = any(query.isActive for query, _ in started)
@@ -207,7 +207,7 @@ class _Run:
                 break
             if time.monotonic() - reported_s > _REPORT_S:
                 reported_s = time.monotonic()
-                self.metrics.look_at_tables()
+                self.metrics.read_tables()
                 say("  ".join(f"{name} {done.rows:,}" for name, done in progress.items()))
         if self.stop.is_asked:
             self.stop.silence_spark()

@@ -29,7 +29,7 @@ from kquota_spark.pipeline.ingest import MessageReader, are_ahead_of_reading, pa
 from kquota_spark.pipeline.jmx.ingest import JmxSettings, sampled_batch
 from kquota_spark.pipeline.jmx.judge import jmx_usage_batch
 from kquota_spark.pipeline.judge import decisions_of
-from kquota_spark.pipeline.kept_imports import keep_imports, look_seldom
+from kquota_spark.pipeline.kept_imports import collect_seldom, keep_imports
 from kquota_spark.pipeline.kept_requests import kept_requests
 from kquota_spark.pipeline.measure import client_seconds, usage_batch
 from kquota_spark.pipeline.restarts import broker_lines
@@ -81,7 +81,7 @@ class Stages:
         filled = _filled(batches)
         if filled is None:
             return
-        look_seldom()
+        collect_seldom()
         known, writer, rows = KnownLoader(self.settings)(), PartWriter(self.settings, USAGE), 0
         for seconds in (seconds for batch in filled for seconds in client_seconds(batch)):
             usage = usage_batch(seconds, self.settings.cluster_id)

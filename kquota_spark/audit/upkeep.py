@@ -38,14 +38,14 @@ class Upkeep(Polling):
     def __init__(
         self, settings: Settings, queries: Iterable[str], clock_s: Callable[[], float] = time.monotonic
     ) -> None:
-        super().__init__("upkeep of the tables", _INTERVAL_MS, self.look)
+        super().__init__("upkeep of the tables", _INTERVAL_MS, self.work)
         self._settings, self._clock_s = settings, clock_s
         names = [*(name for query in queries for name in TARGETS[query]), VIOLATIONS.name]
         self._trim_at_s = dict.fromkeys(names, clock_s())
         self._tables: dict[str, DeltaTable] = {}
         self._rest_until_s = clock_s()
 
-    def look(self) -> bool:
+    def work(self) -> bool:
         """Do the work that is due, at most one file and one piece of the log per table; whether any was done."""
         begun_s, is_done = self._clock_s(), False
         if begun_s < self._rest_until_s:

@@ -133,7 +133,7 @@ class _Watched:
     edition: int = 0
     """Increases when `rows` change."""
 
-    def look(self, at: Pinned | None) -> None:
+    def refresh(self, at: Pinned | None) -> None:
         """Read the pinned version, or the newest for None; if the table does not exist, `table` is None.
 
         Raises:
@@ -189,11 +189,11 @@ class _WatchedOpen(_Watched):
 
     open_from_ms: int = 0
 
-    def look(self, at: Pinned | None) -> None:
+    def refresh(self, at: Pinned | None) -> None:
         before_ms, self.open_from_ms = self.open_from_ms, at.open_from_ms if at else 0
         if self.open_from_ms < before_ms:  # rows that were left out are needed again
             self.asked, self.paths = None, frozenset()
-        super().look(at)
+        super().refresh(at)
 
 
 @dataclass
@@ -237,20 +237,20 @@ class _Loader:
         self._settings = settings
 
     def _rules(self) -> _WatchedRules:
-        rules = self._looked(_WatchedRules, QUOTA_RULES.name)
+        rules = self._watched(_WatchedRules, QUOTA_RULES.name)
         if rules.table is None:
             raise UserError(
                 f"{self._settings.tables}: no table {rules.name}: run kquota watch or the audit first"
             )
         return rules
 
-    def _looked(self, kind: type[WatchedT], name: str) -> WatchedT:
+    def _watched(self, kind: type[WatchedT], name: str) -> WatchedT:
         """A table, updated to the version to judge by."""
         if _Loader._opened is None or _Loader._opened[0] != self._settings:
             _Loader._opened = self._settings, {}
             _Loader._made.clear()
         watched: Any = _Loader._opened[1].setdefault(name, kind(self._settings, name))
-        watched.look(pinned())
+        watched.refresh(pinned())
         return cast(WatchedT, watched)
 
     def _kept(self, what: str, made_from: Iterable[_Watched], make: Callable[[], Any]) -> Any:
@@ -273,9 +273,9 @@ class KnownLoader(_Loader):
         """
         rules, leaders = self._rules(), list[_Watched]()
         if self._settings.quotas.callback:
-            leaders.append(self._looked(_Watched, PARTITION_LEADERS.name))
-        configs = self._looked(_Watched, BROKER_CONFIGS.name)
-        gaps = self._looked(WatchedGaps, LOG_GAPS.name)
+            leaders.append(self._watched(_Watched, PARTITION_LEADERS.name))
+        configs = self._watched(_Watched, BROKER_CONFIGS.name)
+        gaps = self._watched(WatchedGaps, LOG_GAPS.name)
         return Known(
             self._kept("governor", [rules, *leaders], lambda: self._governor(rules, *leaders)),
             rules.known.known_through_ms,

@@ -51,7 +51,7 @@ changes are reverted during the pause as well."""
 OnEntry = Callable[[LogEntry], None]
 
 
-class Looks:
+class Checks:
     """The checks of the job, one at a time: read the tables, plan and send changes, and revert expired ones.
 
     The callback after `publisher` gets each row of the log, in order, when it is durable.
@@ -79,16 +79,16 @@ class Looks:
         self._edges = edges._replace(ledger=ReportingLedger(edges.ledger, on_entry))
         self._switch, self._reader = FreezeSwitch(settings), f"{socket.gethostname()}:{os.getpid()}"
         self._lock = threading.Lock()
-        self._looked_s = self._well_s = seconds()
+        self._checked_s = self._well_s = seconds()
         self._problem = self._state = ""
         self._is_ending = False
 
     @property
     def idle_s(self) -> float:
         """Seconds since the end of the last check."""
-        return self._seconds() - self._looked_s
+        return self._seconds() - self._checked_s
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Wait for a running check, then check and act; nothing once the job is ending.
 
         Raises:
@@ -106,7 +106,7 @@ class Looks:
             finally:
                 self._confirm_switch()
                 self._edges.lease.release()
-                self._looked_s = self._seconds()
+                self._checked_s = self._seconds()
 
     def _confirm_switch(self) -> None:
         """Note the state of the switch.
@@ -153,7 +153,7 @@ class Looks:
             say(f"enforce: {state or 'continues'}")
         self._state = state
 
-    def try_to_look(self) -> None:
+    def try_to_check(self) -> None:
         """Check, or during the pause after the last check only revert expired changes.
 
         An error is reported once, and again when it changes.
@@ -165,7 +165,7 @@ class Looks:
             if self._seconds() < self._rest_until_s:
                 self._take_turn(self._end)
             else:
-                self.look()
+                self.check()
         except UserError as error:
             if str(error) != self._problem:
                 say(f"enforce: stopped until the next check: {error}")
@@ -223,16 +223,16 @@ def run_enforcement(settings: Settings, on_entry: OnEntry, *, is_once: bool) -> 
             if settings.enforcement.decision_topic
             else None
         )
-        looks = Looks(settings, edges, publisher, on_entry, now_ms)
+        checks = Checks(settings, edges, publisher, on_entry, now_ms)
         # The first check also settles the changes that a crash left unfinished, before the slow start of Spark.
-        looks.look()
+        checks.check()
         for line in unknown_exemptions(settings, load_policies(Path(settings.enforcement.policy_file))):
             say(f"enforce: warning: {line}")
         if not is_once:
-            _run_on(settings, looks, stack)
+            _run_on(settings, checks, stack)
 
 
-def _run_on(settings: Settings, looks: Looks, stack: ExitStack) -> None:
+def _run_on(settings: Settings, checks: Checks, stack: ExitStack) -> None:
     from py4j.protocol import Py4JNetworkError
 
     from kquota_spark.audit.progress import raise_failure
@@ -246,20 +246,20 @@ def _run_on(settings: Settings, looks: Looks, stack: ExitStack) -> None:
     stop.hold_jvm(session)
     silent_s = 2 * settings.enforcement.trigger / 1_000
     try:
-        query = start_heartbeat(session, settings, looks.try_to_look)
+        query = start_heartbeat(session, settings, checks.try_to_check)
         say(f"enforcing {settings.cluster_id}; stop with Ctrl-C; kquota freeze stops what it does")
         while not stop.wait(_POLL_S):
             raise_failure(settings, query)
-            if looks.idle_s > silent_s:
-                looks.try_to_look()
-        looks.end()
+            if checks.idle_s > silent_s:
+                checks.try_to_check()
+        checks.end()
         stop.silence_spark()
         query.stop()
     except Py4JNetworkError as error:
         raise UserError("the JVM of the Spark driver has ended: killed, or out of memory") from error
 
 
-def start_heartbeat(session: SparkSession, settings: Settings, look: Callable[[], None]) -> StreamingQuery:
+def start_heartbeat(session: SparkSession, settings: Settings, check: Callable[[], None]) -> StreamingQuery:
     """Start a streaming query that calls a function once per micro-batch of decisions, from the present version on.
 
     All decisions that arrived since the last call are one micro-batch.
@@ -268,7 +268,7 @@ def start_heartbeat(session: SparkSession, settings: Settings, look: Callable[[]
     from kquota_spark.schema.tables import DECISIONS
 
     def on_news(_: DataFrame, __: int) -> None:
-        look()
+        check()
 
     checkpoint = place_of(settings.checkpoints, QUERY)
     _remove(settings, checkpoint)

@@ -45,7 +45,7 @@ _TRIALS = 64
 _NOISES_MS = (5, 25, 100)
 """Shifts (ms) of record times: a few ms are the log's own precision, more if the broker pauses between its stages."""
 _CONCURRENT_MS = 5
-_LOOK_BACK_WINDOWS = 3
+_LOOKBACK_WINDOWS = 3
 
 
 class Cause(Enum):
@@ -281,7 +281,7 @@ def cause_of(verdicts: Sequence[Verdict], index: int, config: RateConfig) -> str
 def _flips_under_noise(verdicts: Sequence[Verdict], index: int, config: RateConfig, noise_ms: int) -> bool:
     """Whether some small shift of the record times, which may also reorder requests, gives the broker's verdict."""
     target = verdicts[index]
-    horizon_ms = _LOOK_BACK_WINDOWS * config.horizon_ms
+    horizon_ms = _LOOKBACK_WINDOWS * config.horizon_ms
     first = index
     while first > 0 and target.point.record_time_ms - verdicts[first - 1].point.record_time_ms < horizon_ms:
         first -= 1

@@ -52,7 +52,7 @@ _COMPARED = {Outcome.AGREES, Outcome.FALSE_POSITIVE, Outcome.FALSE_NEGATIVE}
 WINDOW_SIZES_MS = (1_000, 2_000, 3_000, 5_000, 10_000, 30_000, 60_000)
 WINDOW_NUMS = (2, 3, 4, 5, 6, 7, 10, 11, 12, 15, 16, 20, 21, 30, 31, 60, 61)
 _CONFIRMED = 3
-_AT_A_LOOK = 600
+_QUICK_REQUESTS = 600
 """Maximum number of requests per bucket in the quick check, which runs 238 times."""
 _SAME_MS = 1_000
 """Clocks that differ by less (ms) count as equal: NTP keeps them closer, and shipping takes part of the difference."""
@@ -88,7 +88,7 @@ def likely_variant(buckets: Iterable[Sequence[GovernedSecond]], config: RateConf
     """
     sample = sample_of(buckets)
     configured = verdicts_of(sample, config)
-    if not is_worth_a_look(configured):
+    if not is_worth_a_check(configured):
         return None
     variant = OTHER_VARIANT[config.variant]
     found = compare(configured, verdicts_of(sample, replace(config, variant=variant)))
@@ -108,7 +108,7 @@ class Comparison(NamedTuple):
         return self.wrong >= max(LEAST_WRONG, LEAST_FACTOR * self.wrong_with_other)
 
 
-def is_worth_a_look(configured: Iterable[Verdict]) -> bool:
+def is_worth_a_check(configured: Iterable[Verdict]) -> bool:
     """Whether there are too many wrong verdicts for one sample that opened late."""
     return sum(verdict.is_wrong for verdict in configured if verdict.outcome in _COMPARED) >= LEAST_WRONG
 
@@ -128,7 +128,7 @@ def sample_of(buckets: Iterable[Sequence[GovernedSecond]]) -> list[list[Governed
     sample: list[list[GovernedSecond]] = []
     taken = 0
     for bucket in buckets:
-        if any(map(_tells, bucket)):
+        if any(map(_is_evidence, bucket)):
             sample.append(_first_seconds(bucket, min(MOST_OF_A_BUCKET, MOST_REQUESTS - taken)))
             taken += sum(len(governed.points) for governed in sample[-1])
             if taken >= MOST_REQUESTS:
@@ -158,7 +158,7 @@ def _first_seconds(bucket: Sequence[GovernedSecond], most: int) -> list[Governed
     return part
 
 
-def _tells(governed: GovernedSecond) -> bool:
+def _is_evidence(governed: GovernedSecond) -> bool:
     limit, has_request_quota = governed.governing.limit_per_s, governed.governing.has_request_quota
     is_produce = governed.points[0].kind == PointKind.PRODUCE
     return bool(limit) and is_produce and not has_request_quota
@@ -186,7 +186,7 @@ def likely_settings(
     """
     sample = _sample(governed_seconds_of(traffic, governor))
     configured = verdicts_of(sample, config)
-    if not is_worth_a_look(configured):
+    if not is_worth_a_check(configured):
         return None
     fits = [
         Fit(other, 0, compare(configured, verdicts_of(sample, other)))
@@ -210,18 +210,18 @@ def _sample(buckets: Mapping[BrokerBucket, list[GovernedSecond]]) -> list[list[G
 
 def _most_promising(sample: Sequence[Sequence[GovernedSecond]], config: RateConfig) -> list[RateConfig]:
     """The other rings with the fewest wrong verdicts in a quick check, the likeliest first."""
-    looks = [_look(bucket) for bucket in sample]
+    columns = [_columns(bucket) for bucket in sample]
     rings = (
         RateConfig(variant=variant, window_ms=window_ms, num_samples=num)
         for variant, window_ms, num in product(RingVariant, WINDOW_SIZES_MS, WINDOW_NUMS)
     )
-    tried = {other: sum(_wrong(look, other) for look in looks) for other in rings if other != config}
+    tried = {other: sum(_wrong(each, other) for each in columns) for other in rings if other != config}
     changes = {other: (other.variant is not config.variant) + (other.window_ms != config.window_ms)
                + (other.num_samples != config.num_samples) for other in tried}  # fmt: skip
     return sorted(tried, key=lambda other: (tried[other], changes[other]))[:_CONFIRMED]
 
 
-class _Look(NamedTuple):
+class _Columns(NamedTuple):
     """Requests of a bucket as columns.
 
     `compared` has the place of each request with a verdict, its limit per ms, and whether the broker throttled it.
@@ -232,24 +232,24 @@ class _Look(NamedTuple):
     compared: list[tuple[int, float, bool]]
 
 
-def _look(bucket: Sequence[GovernedSecond]) -> _Look:
+def _columns(bucket: Sequence[GovernedSecond]) -> _Columns:
     ordered = sorted(
         (point, governed.governing.limit_per_s or 0.0, governed.governing.has_request_quota)
         for governed in bucket
         for point in governed.points
-    )[:_AT_A_LOOK]
+    )[:_QUICK_REQUESTS]
     compared = [
         (place, limit / 1_000.0, point.observed_throttle_ms > 0)
         for place, (point, limit, has_request_quota) in enumerate(ordered)
         if limit and not has_request_quota and point.kind == PointKind.PRODUCE
     ]
     points = [point for point, _, _ in ordered]
-    return _Look([point.amount for point in points], [point.record_time_ms for point in points], compared)
+    return _Columns([point.amount for point in points], [point.record_time_ms for point in points], compared)
 
 
-def _wrong(look: _Look, config: RateConfig) -> int:
-    totals, windows_ms = SampleRing(config).record_all(look.amounts, look.times_ms)
+def _wrong(columns: _Columns, config: RateConfig) -> int:
+    totals, windows_ms = SampleRing(config).record_all(columns.amounts, columns.times_ms)
     return sum(
         (totals[place] > per_ms * windows_ms[place]) is not is_throttled
-        for place, per_ms, is_throttled in look.compared
+        for place, per_ms, is_throttled in columns.compared
     )

@@ -98,8 +98,8 @@ def throttle_findings(clients: Iterable[ThrottledClient]) -> list[Finding]:
     """Findings about clients that escape throttles, that cannot obey them, and that time out in them."""
     found: list[Finding] = []
     for client in clients:
-        for look in (_escapes, _cannot_obey, _times_out):
-            finding = look(client)
+        for check in (_escapes, _cannot_obey, _times_out):
+            finding = check(client)
             if finding is not None:
                 found.append(finding)
     return found

@@ -165,10 +165,10 @@ def callback_checks(broker_id: int, of_broker: str, of_settings: str) -> list[Ch
 def _request_logger(admin: Any, broker_id: int) -> Check:
     loggers = _described(admin, "BROKER_LOGGER", str(broker_id), None)
     level = loggers.get("kafka.request.logger") or loggers.get("root")
-    look = f"kafka-configs.sh --describe --entity-type broker-loggers --entity-name {broker_id}"
+    command = f"kafka-configs.sh --describe --entity-type broker-loggers --entity-name {broker_id}"
     if level is None:
         evidence = f"broker {broker_id}: its loggers cannot be read"
-        return warn("request log", evidence, f"look with {look}: kafka.request.logger must be DEBUG")
+        return warn("request log", evidence, f"look with {command}: kafka.request.logger must be DEBUG")
     if level in ("DEBUG", "TRACE", "ALL"):
         return ok("request log", f"broker {broker_id}: kafka.request.logger is {level}")
     advice = (

@@ -20,7 +20,7 @@ from kquota_spark.process.check import Check, fail, ok, warn
 from kquota_spark.process.clock import now_ms
 
 _TIMEOUT_S = 5.0
-_LOOK_BACK_MS = 5_000
+_LOOKBACK_MS = 5_000
 _MOST_MESSAGES = 20_000
 _FRESH_MS = 60_000
 _CLOCK_MS = 2_000
@@ -134,7 +134,7 @@ def _last_messages(
     """The messages of the last seconds; for a partition without one, its last message."""
     from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-    asked = [TopicPartition(*place, now_ms - _LOOK_BACK_MS) for place in ranges]
+    asked = [TopicPartition(*place, now_ms - _LOOKBACK_MS) for place in ranges]
     starts = []
     for found in consumer.offsets_for_times(asked, timeout=_TIMEOUT_S):
         offsets = ranges[found.topic, found.partition]
@@ -211,7 +211,7 @@ def _beats(messages: Iterable[Message], reader: LogMessages, brokers: Sequence[i
     seen = {
         reader.broker_id(message.named, {}, message.topic)
         for message in messages
-        if message.timestamp_ms >= now_ms - 2 * _LOOK_BACK_MS and message.value.startswith(HEARTBEAT)
+        if message.timestamp_ms >= now_ms - 2 * _LOOKBACK_MS and message.value.startswith(HEARTBEAT)
     }
     silent = [str(broker) for broker in brokers if broker not in seen]
     if silent:

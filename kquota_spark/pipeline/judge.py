@@ -27,7 +27,7 @@ from kquota_spark.pipeline.bucket_judge import (
     decided_values,
     is_behind,
 )
-from kquota_spark.pipeline.kept_imports import keep_imports, look_seldom
+from kquota_spark.pipeline.kept_imports import collect_seldom, keep_imports
 from kquota_spark.pipeline.sent import BUCKET_KEYS, MANAGER_KEYS, Manager, unpacked_pieces
 from kquota_spark.schema.columns import Column, Table
 from kquota_spark.schema.tables import DECISIONS
@@ -97,7 +97,7 @@ class _ShardProcessor(StatefulProcessor):
         _silence_first_worker()
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        look_seldom()
+        collect_seldom()
         self._state = handle.getValueState("buckets", "state binary")
 
     def handleInputRows(  # noqa: N802

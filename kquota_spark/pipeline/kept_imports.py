@@ -12,7 +12,7 @@ import sys
 _modules = 0
 
 
-def look_seldom() -> None:
+def collect_seldom() -> None:
     """Make collections rare in a task with points: it has millions of them, without cycles. Spark collects after it."""
     gc.set_threshold(2_000_000, 20, 20)
 

@@ -151,7 +151,7 @@ class Ledger:
         return version < max(recorded, self._seen.get(entity, 0)) and not self._accepts_removal
 
     def _compare_node(
-        self, path: str, entity: AnyEntity, node: Node, looks_ms: tuple[int, int], edits: Edits
+        self, path: str, entity: AnyEntity, node: Node, checks_ms: tuple[int, int], edits: Edits
     ) -> None:
         recorded = self._recorded.get(entity, Recorded())
         # An old node with the recorded values is accepted: so the alarm ends when restored old data is right again.
@@ -162,7 +162,7 @@ class Ledger:
         if node.payload.problem is not None:
             problem = node.payload.problem
             self._add_problem(NodeProblem(path, entity, problem, node.changed_at_ms, node.version), edits)
-        after_ms, observed_at_ms = looks_ms
+        after_ms, observed_at_ms = checks_ms
         time_ms: int = node.changed_at_ms
         before_ms: int | None = None
         if is_ahead(node.changed_at_ms, observed_at_ms):
@@ -216,7 +216,7 @@ class Ledger:
 
 
 def mended(
-    changes: Sequence[QuotaChange], observed_ms: Sequence[int], now_ms: int, look_ms: int
+    changes: Sequence[QuotaChange], observed_ms: Sequence[int], now_ms: int, check_ms: int
 ) -> list[QuotaChange]:
     """The same edits in the same order; an edit with a time in the future gets the period between two checks instead.
 
@@ -226,7 +226,7 @@ def mended(
         changes: all recorded changes of a source that is followed.
         observed_ms: epoch ms when each of them was seen, by our clock.
         now_ms: our clock, epoch ms; a time that is further ahead of it than clocks differ is not valid.
-        look_ms: epoch ms of the last check before the clock was ahead; `BEGINNING_MS` if it is not known.
+        check_ms: epoch ms of the last check before the clock was ahead; `BEGINNING_MS` if it is not known.
     """
     found = list(changes)
     in_order = sorted(range(len(found)), key=lambda index: (found[index].changed_at_ms, found[index].version))
@@ -234,7 +234,7 @@ def mended(
     for index in in_order:
         change = found[index]
         if is_ahead(change.latest_ms, now_ms) and not _is_open(change, observed_ms[index], now_ms):
-            at_ms = look_ms if is_ahead(change.changed_at_ms, now_ms) else change.changed_at_ms
+            at_ms = check_ms if is_ahead(change.changed_at_ms, now_ms) else change.changed_at_ms
             at_ms = max(at_ms, newest_ms.get(change.entity, BEGINNING_MS))
             change = replace(change, changed_at_ms=at_ms, changed_before_ms=max(at_ms, now_ms))
             found[index] = change

@@ -26,7 +26,7 @@ _COALESCE_S = 0.05
 _STOP_S = 30.0
 _PAUSE_MS = 60_000
 """Maximum time between two checks that belong to one period, ms."""
-_MOST_LOOKS = 100
+_MOST_CHECKS = 100
 """Maximum number of kept periods of checks."""
 _SOURCES: dict[str, type[WatchedSource]] = {"zookeeper": ZooKeeperSource, "admin": AdminSource}
 
@@ -42,7 +42,7 @@ class Watcher:
         self._thread: threading.Thread | None = None
         self._source: WatchedSource | None = None
         self._doubted: frozenset[str] = frozenset()
-        self._looks_ms: list[int] = []
+        self._checks_ms: list[int] = []
         self._leaders = LeaderWatcher(settings, clock_ms)
         self.is_stale = False
         """Whether the source did not answer at the start: then only the quotas in the tables are known."""
@@ -105,7 +105,7 @@ class Watcher:
         if self._error is not None:
             raise self._error
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Read the source once and record new edits; only after `start`, and not in two threads at once."""
         source = self._source
         if source is None:
@@ -134,8 +134,8 @@ class Watcher:
             return False
         if not self._settings.quotas.accept_mass_removal:
             _require_own_clock(tables, now)
-        look_ms = max((look for look in self._looks_ms if look <= now), default=BEGINNING_MS)
-        changes = mended(tables.changes, tables.observed_ms, now, look_ms)
+        check_ms = max((each for each in self._checks_ms if each <= now), default=BEGINNING_MS)
+        changes = mended(tables.changes, tables.observed_ms, now, check_ms)
         if changes == tables.changes:
             return False
         with self._writing():
@@ -144,7 +144,7 @@ class Watcher:
             "%d edits are recorded with times ahead of this clock: it was ahead when they were seen, or is behind "
             "now. They are taken to have come between the looks before and now: verdicts there are uncertain", count
         )  # fmt: skip
-        self._open(look_ms)
+        self._open(check_ms)
         return True
 
     def _first_answer(self, source: WatchedSource) -> Answer:
@@ -170,7 +170,7 @@ class Watcher:
                 # Edits arrive in bursts, and each write of the tables takes all that have arrived.
                 if self._stopping.wait(_COALESCE_S):
                     break
-                self.look()
+                self.poll()
         except BaseException as error:  # handed to the thread that calls check()
             _log.error("the quota watch has ended: %s", type(error).__name__)
             self._error = error
@@ -179,7 +179,7 @@ class Watcher:
         """Write the new edits, and the time up to which all edits are known."""
         edits, known_through_ms = answer.edits, answer.known_through_ms
         if known_through_ms is not None:
-            self._looks_ms = with_look(self._looks_ms, known_through_ms)
+            self._checks_ms = with_check(self._checks_ms, known_through_ms)
         self._warn(edits, is_complete=known_through_ms is not None)
         self._tables.apply_lag_ms = source.apply_lag_ms
         with self._writing():
@@ -215,15 +215,15 @@ class Watcher:
         return delta_errors(f"{self._settings.tables}: the quota tables cannot be written")
 
 
-def with_look(looks_ms: Sequence[int], look_ms: int) -> list[int]:
+def with_check(checks_ms: Sequence[int], check_ms: int) -> list[int]:
     """The ends of the periods in which the source was checked without a pause, with one more check, epoch ms.
 
     A clock that jumps begins another period. So the last check of the right clock is still kept after the correction.
     """
-    *before, last = looks_ms or (look_ms,)
-    if last <= look_ms <= last + _PAUSE_MS:
-        return [*before, look_ms]
-    return [*looks_ms, look_ms][-_MOST_LOOKS:]
+    *before, last = checks_ms or (check_ms,)
+    if last <= check_ms <= last + _PAUSE_MS:
+        return [*before, check_ms]
+    return [*checks_ms, check_ms][-_MOST_CHECKS:]
 
 
 def _require_own_clock(tables: RulesTables, now_ms: int) -> None:

@@ -23,7 +23,7 @@ _COUNTER = re.compile(r"\.(\d{1,6})(?:\.gz)?")
 # Greater than any tie, so that files with the same mtime do not count as later.
 _LAST = (1, "")
 # Maximum times that the directory is read again when files are renamed meanwhile.
-_LOOKS = 20
+_ATTEMPTS = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,15 +77,15 @@ def rotated_files(live: Path) -> list[RotatedFile]:
     A chain of renames (.1 to .2, the log to .1) can hide a file from one reading of the directory. The reading
     is repeated until two agree.
     """
-    seen = _look(live)
-    for _ in range(_LOOKS):
-        before, seen = seen, _look(live)
+    seen = _listed(live)
+    for _ in range(_ATTEMPTS):
+        before, seen = seen, _listed(live)
         if [(file.path, file.inode) for file in before] == [(file.path, file.inode) for file in seen]:
             break
     return seen
 
 
-def _look(live: Path) -> list[RotatedFile]:
+def _listed(live: Path) -> list[RotatedFile]:
     found: dict[str, RotatedFile] = {}
     try:
         with os.scandir(live.parent) as entries:
@@ -127,7 +127,7 @@ class Rotation:
 
     def open_known(self, position: Position) -> LogText | None:
         """The text of a position: the file with its inode, else a copy or .gz that starts with the same bytes."""
-        for _ in range(_LOOKS):
+        for _ in range(_ATTEMPTS):
             ids = self._ids()
             for path in sorted(ids, key=lambda path: ids[path] != (position.device, position.inode)):
                 text = self._open(path)
@@ -146,7 +146,7 @@ class Rotation:
             position: the place up to which was read. At offset 0 the next file is its own, or a copy of it.
             ended: the file of the position, if it was read to its end.
         """
-        for _ in range(_LOOKS):
+        for _ in range(_ATTEMPTS):
             for path, expected in self._unread(position, ended):
                 text = self._open(path)
                 if text is None or (text.device, text.inode) != expected:

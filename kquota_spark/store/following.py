@@ -49,7 +49,7 @@ class DeltaCommits:
         self._table: DeltaTable | None = None
         self._read_through: int | None = None
 
-    def look(self) -> NewCommits | None:
+    def unread(self) -> NewCommits | None:
         """The commits after those marked as `read`; None if there is no such table.
 
         Raises:

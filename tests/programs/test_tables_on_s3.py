@@ -133,7 +133,7 @@ def test_the_exporter_follows_decisions_there(bucket: tuple[Path, str]) -> None:
     for second_s in (0, 1):
         append(settings, DECISIONS, decision(second_s))
         exported.refresh(T0_MS + 5_000)
-    exported.looked(T0_MS + 5_000, 0.1, is_failed=False)
+    exported.count_refresh(T0_MS + 5_000, 0.1, is_failed=False)
     found = parsed_exposition(exposition(exported.exposed(T0_MS + 5_000).at(T0_MS + 5_000)))
     # That of the second commit; the first was there before.
     assert list(found["kquota_bucket_bytes_total"].values()) == [1_000]
@@ -169,7 +169,7 @@ def test_small_files_are_packed_and_the_log_is_trimmed_there(
     settings = load_settings(bucket[0]).changed(cluster_id="demo")
     create_tables(settings)
     follower = DeltaCommits(settings, "decisions")
-    found = follower.look()
+    found = follower.unread()
     assert found is not None
     follower.read(found)
     commits = BatchCommits(settings, DECISIONS)
@@ -178,7 +178,7 @@ def test_small_files_are_packed_and_the_log_is_trimmed_there(
     assert pack(settings, DECISIONS, small_files(delta_table(settings, "decisions")))
     assert query(settings, ["decisions"], "select count(*) from decisions").rows == [(4,)]
     # A follower that comes later reads the files as they were committed.
-    found = follower.look()
+    found = follower.unread()
     assert found is not None
     with Tables(settings) as tables:
         tables.open_files("decisions", found.paths)

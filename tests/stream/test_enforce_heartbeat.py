@@ -27,13 +27,13 @@ def settings(settings: Settings) -> Settings:
 
 
 def test_new_decisions_wake_it_once_whatever_their_commits(spark: SparkSession, settings: Settings) -> None:
-    tables, looks = Path(settings.tables), list[int]()
+    tables, checks = Path(settings.tables), list[int]()
     for number in range(3):
         write_table(tables, "decisions", decision(number))
-    query = start_heartbeat(spark, settings, lambda: looks.append(1))
+    query = start_heartbeat(spark, settings, lambda: checks.append(1))
     try:
         query.processAllAvailable()
-        history = len(looks)
+        history = len(checks)
         for number in range(3, 6):
             write_table(tables, "decisions", decision(number))
         query.processAllAvailable()
@@ -41,7 +41,7 @@ def test_new_decisions_wake_it_once_whatever_their_commits(spark: SparkSession, 
         query.stop()
     # The newest commit of before is where it starts; the three that came may be one micro-batch or up to three.
     assert history == 1
-    assert 2 <= len(looks) <= 4
+    assert 2 <= len(checks) <= 4
     write_table(tables, "decisions", decision(6))
     write_table(tables, "decisions", decision(7))
     again: list[int] = []
@@ -56,9 +56,9 @@ def test_new_decisions_wake_it_once_whatever_their_commits(spark: SparkSession, 
 def test_after_a_pause_that_outlasted_the_files_of_the_table_it_begins_anew(
     spark: SparkSession, settings: Settings
 ) -> None:
-    tables, looks = Path(settings.tables), list[int]()
+    tables, checks = Path(settings.tables), list[int]()
     write_table(tables, "decisions", decision(0))
-    query = start_heartbeat(spark, settings, lambda: looks.append(1))
+    query = start_heartbeat(spark, settings, lambda: checks.append(1))
     try:
         query.processAllAvailable()
     finally:
@@ -75,16 +75,16 @@ def test_after_a_pause_that_outlasted_the_files_of_the_table_it_begins_anew(
     for file in log.glob("*.json"):
         if int(file.stem) < table.version():
             file.unlink()
-    looks.clear()
+    checks.clear()
     write_table(tables, "decisions", decision(4))
-    query = start_heartbeat(spark, settings, lambda: looks.append(1))
+    query = start_heartbeat(spark, settings, lambda: checks.append(1))
     try:
         query.processAllAvailable()
         write_table(tables, "decisions", decision(5))
         query.processAllAvailable()
     finally:
         query.stop()
-    assert looks == [1, 1]
+    assert checks == [1, 1]
 
 
 def test_a_look_that_fails_for_good_ends_the_query_with_its_reason(

@@ -63,7 +63,7 @@ def test_many_micro_batches_leave_few_files_and_the_same_rows(
     audited(spark, packed)
     upkeep.stop()
     upkeep.check()
-    while upkeep.look():
+    while upkeep.work():
         pass
     # Each micro-batch writes a file of requests, and nearly each one of usage and of decisions.
     assert files(plain, "requests") == BATCHES + 1

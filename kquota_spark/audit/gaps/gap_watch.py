@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import Protocol
 
 from kquota_spark.audit.gaps.gap_rows import LogGap
-from kquota_spark.audit.gaps.log_gaps import Look, record_gaps
+from kquota_spark.audit.gaps.log_gaps import NewFiles, record_gaps
 from kquota_spark.checkpoints.checkpoints import KEPT_BATCHES
 from kquota_spark.config.settings import Settings
 from kquota_spark.model.replay.log_beginning import BrokerLines, Restarts
@@ -63,12 +63,12 @@ class GapWatch:
         self._next: dict[tuple[str, int], int] = {}
         self._recording = threading.Lock()
 
-    def record(self, look: Look | None = None) -> None:
+    def record(self, new_files: NewFiles | None = None) -> None:
         """Write the new gaps, and print a line for each cause."""
         with self._recording:
-            for note in record_gaps(self._settings, look):
+            for note in record_gaps(self._settings, new_files):
                 self._say(note)
-        if look is not None and look.restarts:
+        if new_files is not None and new_files.restarts:
             self.on_restart()
 
     def follow(
@@ -104,7 +104,7 @@ class GapWatch:
             # The start of this run has checked the rows that were committed before it.
             rows = (paths or ()) if has_rows else ()
             offsets = () if not is_short else None if paths is None else self._since_noted
-            self.record(Look(number, rows, offsets, version(), restarts))
+            self.record(NewFiles(number, rows, offsets, version(), restarts))
             self._since_noted, self._not_noted = [], 0
 
     def _is_short(self, spans: Iterable[tuple[str, int, int, int, int]]) -> bool:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 from kquota_spark.audit.gaps.gap_rows import LogGap, files_since, write_gaps
-from kquota_spark.audit.gaps.lost_offsets import heard_from, looked_through, lost_offsets, note_compared
+from kquota_spark.audit.gaps.lost_offsets import checked_through, heard_from, lost_offsets, note_compared
 from kquota_spark.config.settings import Settings
 from kquota_spark.config.windows import rate_config
 from kquota_spark.errors import UserError
@@ -86,7 +86,7 @@ qualify row_number() over (
 """
 
 
-class Look(NamedTuple):
+class NewFiles(NamedTuple):
     """What a check after a micro-batch reads: files of `requests`, as the log of the table names them.
 
     Attributes:
@@ -104,7 +104,7 @@ class Look(NamedTuple):
     restarts: Sequence[LogGap]
 
 
-def record_gaps(settings: Settings, look: Look | None = None) -> list[str]:
+def record_gaps(settings: Settings, new_files: NewFiles | None = None) -> list[str]:
     """Write the rows that `log_gaps` does not have yet; returns a line for the operator for each cause.
 
     If no micro-batch is given, this checks everything that the note does not cover.
@@ -112,16 +112,16 @@ def record_gaps(settings: Settings, look: Look | None = None) -> list[str]:
     Raises:
         UserError: a table or a note cannot be read or written; the next call finds what is missing.
     """
-    if look is None:
+    if new_files is None:
         compared = lost_offsets(settings)
-        unseen = unseen_requests(settings, looked_through(settings))
+        unseen = unseen_requests(settings, checked_through(settings))
     else:
-        compared = lost_offsets(settings, look.number, look.offsets)
-        unseen = Unseen(look.version, tuple(look.rows))
+        compared = lost_offsets(settings, new_files.number, new_files.offsets)
+        unseen = Unseen(new_files.version, tuple(new_files.rows))
     found, heard_from_ms = _in_rows(settings, unseen)
     # After a crash, losses and restarts are found a second time.
     found += [LogGap(*around, loss.reason) for loss in compared.losses for around in loss.brokers]
-    found += () if look is None else look.restarts
+    found += () if new_files is None else new_files.restarts
     if found:
         found = write_gaps(settings, found)
     note_compared(settings, compared, unseen.version, heard_from_ms)
@@ -235,22 +235,22 @@ def unseen_requests(settings: Settings, seen: int | None) -> Unseen:
     """
     commits, paths = DeltaCommits(settings, REQUESTS.name), list[str]()
     if seen is None:
-        return Unseen(_looked(commits).version, None)
+        return Unseen(_newest(commits).version, None)
     commits.read(NewCommits((), None, is_fresh=False, version=seen))
     try:
-        while not (found := _looked(commits)).is_fresh:
+        while not (found := _newest(commits)).is_fresh:
             if found.version == commits.read_through:
                 return Unseen(found.version, _still_there(settings, paths))
             paths += found.paths
             commits.read(found)
     except UserError:
         # The log no longer has commits of that age.
-        return Unseen(_looked(DeltaCommits(settings, REQUESTS.name)).version, None)
+        return Unseen(_newest(DeltaCommits(settings, REQUESTS.name)).version, None)
     return Unseen(found.version, None)
 
 
-def _looked(commits: DeltaCommits) -> NewCommits:
-    found = commits.look()
+def _newest(commits: DeltaCommits) -> NewCommits:
+    found = commits.unread()
     if found is None:
         raise UserError(f"no table {REQUESTS.name}: run the audit first")
     return found

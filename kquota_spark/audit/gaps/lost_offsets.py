@@ -145,7 +145,7 @@ def lost_offsets(
     return Compared(_losses(settings, covered, paths), query_id, last)
 
 
-def looked_through(settings: Settings) -> int | None:
+def checked_through(settings: Settings) -> int | None:
     """The version of `requests` up to which rows were checked for gaps; None if it is not known.
 
     Raises:
@@ -176,7 +176,7 @@ def note_compared(
     Args:
         settings: where the checkpoints are.
         compared: the query and the last micro-batch that were compared.
-        requests: version of the table, see `looked_through`.
+        requests: version of the table, see `checked_through`.
         heard_from_ms: epoch ms by broker, see `heard_from`.
 
     Raises:

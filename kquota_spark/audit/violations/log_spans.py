@@ -67,7 +67,7 @@ class LogSpans:
 
     def _follows(self) -> bool:
         """Read the files committed since the last read; False if they are too many, or were removed meanwhile."""
-        found = self._commits.look()
+        found = self._commits.unread()
         if found is None or found.is_fresh:
             return False
         if found.paths:
@@ -78,12 +78,12 @@ class LogSpans:
             except UserError:
                 return False
         self._commits.read(found)
-        further = self._commits.look()
+        further = self._commits.unread()
         return further is not None and not further.paths
 
     def _begin(self, since_ms: int) -> None:
         self._commits = DeltaCommits(self._settings, DECISIONS.name)
-        found = self._commits.look()
+        found = self._commits.unread()
         with open_tables(self._settings, DECISIONS.name, newer_than_ms=since_ms) as tables:
             self._take(tables, since_ms)
         self._from_ms = since_ms

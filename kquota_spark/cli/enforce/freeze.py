@@ -37,7 +37,7 @@ COMMANDS = {
 }
 
 _REASON_LENGTH = 500
-_LOOK_S = 60.0
+_CHECK_S = 60.0
 """Longest time of one check of the enforcer, s; a part of the time limit of `--wait`."""
 _POLL_S = 0.2
 
@@ -83,7 +83,7 @@ def _confirmed_text(settings: Settings, switch: FreezeSwitch) -> str:
     trigger_ms = Enforcement().trigger
     with suppress(UserError):  # a mistake in a section that freezing does not need
         trigger_ms = settings.enforcement.trigger
-    within_s = _LOOK_S + 2 * trigger_ms / 1_000
+    within_s = _CHECK_S + 2 * trigger_ms / 1_000
     until_s = time.monotonic() + within_s
     while True:
         frozen, reading = switch.frozen(), switch.reading()

@@ -103,21 +103,21 @@ def run_exporter(options: argparse.Namespace) -> int:
         wait_s = 0.0
         while not stop.wait(wait_s):
             began_s = time.monotonic()
-            _look(exported)
+            _refresh(exported)
             exposed = exported.exposed(now_ms())
             wait_s = max(0.0, options.interval / 1_000 - (time.monotonic() - began_s))
     stop.end()
     return 0
 
 
-def _look(exported: ExportedTables) -> None:
+def _refresh(exported: ExportedTables) -> None:
     began_s, at_ms, is_failed = time.monotonic(), now_ms(), False
     try:
         exported.refresh(at_ms)
     except UserError as error:
         is_failed = True
         _say(f"{error}; what was there before is shown for five minutes")
-    exported.looked(at_ms, time.monotonic() - began_s, is_failed=is_failed)
+    exported.count_refresh(at_ms, time.monotonic() - began_s, is_failed=is_failed)
 
 
 def _print_one(exported: ExportedTables) -> None:
@@ -126,7 +126,7 @@ def _print_one(exported: ExportedTables) -> None:
     began_s = time.monotonic()
     exported.refresh(now_ms())
     at_ms = exported.newest_decision_ms or now_ms()
-    exported.looked(at_ms, time.monotonic() - began_s, is_failed=False)
+    exported.count_refresh(at_ms, time.monotonic() - began_s, is_failed=False)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")  # the format requires UTF-8, whatever the locale
     print(exposition(exported.exposed(at_ms).at(at_ms)), end="")

@@ -164,11 +164,11 @@ def _add_views(page: _Gate, contents: Contents) -> None:
     @page("/timeline")
     def timeline(_: Viewer) -> str:
         key = asked_bucket(request.args.get, contents.cluster_id)
-        near = None if key is None else contents.timeline(key)
-        if key is None or near is None:
+        details = None if key is None else contents.timeline(key)
+        if key is None or details is None:
             abort(404)
-        values = timeline_values(key, near, now_ms())
-        return _page("timeline", title="Timeline", stale=contents.stale_text(near.newest_ms), **values)
+        values = timeline_values(key, details, now_ms())
+        return _page("timeline", title="Timeline", stale=contents.stale_text(details.newest_ms), **values)
 
     @page("/report", is_for_tenants=True)
     def report(viewer: Viewer) -> Any:

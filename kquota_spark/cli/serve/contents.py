@@ -20,7 +20,7 @@ from kquota_spark.cli.status.command import status_report, whole_status
 from kquota_spark.cli.text.render import Report, Row
 from kquota_spark.cli.top.age import age_of, stale_after_ms
 from kquota_spark.cli.top.command import age_of_answer, top_report
-from kquota_spark.cli.top.feed import Feed, Near, Question
+from kquota_spark.cli.top.feed import Details, Feed, Question
 from kquota_spark.config.settings import Settings
 from kquota_spark.enforce.changes import LogEntry, Mode
 from kquota_spark.enforce.log_state import LogState
@@ -144,18 +144,18 @@ class Contents:
     def live(self, question: Question) -> Report:
         """The report of `kquota top`; with an owner in the question, only buckets that no other user shares."""
 
-        def look() -> Report:
+        def read() -> Report:
             answer = self._feed.read(question)
             age = age_of_answer(answer, self._settings, now_ms())
             return top_report(answer, _WIDE, age, more="; the filter finds the others")
 
-        return self._lives.got(question, look)
+        return self._lives.got(question, read)
 
-    def timeline(self, key: BucketKey) -> Near | None:
+    def timeline(self, key: BucketKey) -> Details | None:
         """The last quarter of an hour of one bucket on one broker; None for empty tables."""
         # It is kept among the live views, because the feed takes one question at a time.
-        question = Question(near=key, columns=TIMELINE_COLUMNS, limit=1)
-        return self._lives.got(question, lambda: self._feed.read(question).near)
+        question = Question(selected=key, columns=TIMELINE_COLUMNS, limit=1)
+        return self._lives.got(question, lambda: self._feed.read(question).details)
 
     def stale_text(self, newest_ms: int) -> str:
         """The line STALE for tables with this newest second, epoch ms; empty if they are live."""

@@ -14,9 +14,9 @@ from kquota_spark.cli.serve.links import bucket_address, period_with, report_add
 from kquota_spark.cli.status.command import following_text
 from kquota_spark.cli.text.page import Tone
 from kquota_spark.cli.text.render import Colour, Report, Row
-from kquota_spark.cli.top.feed import Near, Question
+from kquota_spark.cli.top.details import bucket_line, chart_lines, client_report, harm_text, second_report
+from kquota_spark.cli.top.feed import Details, Question
 from kquota_spark.cli.top.lines import ORDERS, SPARK_TITLE, tone_of
-from kquota_spark.cli.top.near import bucket_line, chart_lines, client_report, harm_text, second_report
 from kquota_spark.errors import UserError
 from kquota_spark.formats.text.person_units import person_percent
 from kquota_spark.process.time_limit import SlowError
@@ -185,23 +185,23 @@ def _head(order: SortBy, question: Question) -> tuple[str, str]:
     return address, "descending" if is_down != question.is_reversed else "ascending"
 
 
-def timeline_values(key: BucketKey, near: Near, now_ms: int) -> dict[str, Any]:
+def timeline_values(key: BucketKey, details: Details, now_ms: int) -> dict[str, Any]:
     """The timeline of one bucket in characters, its clients and its seconds."""
-    period = period_with(near.newest_ms, now_ms, is_operator=True)
+    period = period_with(details.newest_ms, now_ms, is_operator=True)
     row = {
         "quota_type": key.quota_type, "bucket_user": key.user, "bucket_client_id": key.client_id,
         "bucket_tags": key.tags,
     }  # fmt: skip
     return {
-        "bucket": bucket_line(key, near),
-        "said": harm_text(near.seconds, near.newest_ms),
+        "bucket": bucket_line(key, details),
+        "said": harm_text(details.seconds, details.newest_ms),
         "chart": [
             (_TONES_OF_LINE.get(piece.tone, "") if piece.tone else "", piece.text)
-            for line in chart_lines(near, TIMELINE_COLUMNS)
+            for line in chart_lines(details, TIMELINE_COLUMNS)
             for piece in line.pieces
         ],
-        "clients": table_values(client_report(key, near)),
-        "seconds": table_values(second_report(key, near), _tone_of_second),
+        "clients": table_values(client_report(key, details)),
+        "seconds": table_values(second_report(key, details), _tone_of_second),
         "in_report": "" if period is None else bucket_address(row, period),
     }
 

@@ -22,7 +22,7 @@ from kquota_spark.errors import UserError
 
 ANSWER_S = 2.0
 """Maximum wait for the cluster's answer, s."""
-_LOOKS = 6
+_CHECKS = 6
 """Check intervals after which an enforcer without a check is silent."""
 
 
@@ -87,7 +87,7 @@ def enforcer_part(
         held = "" if holder is None or not holder.command else f"; {_command_text(holder)}"
         state, then = (State.WARN, start) if log else (State.OFF, "")
         return Part("enforcer", state, f"{figure}; none has run yet{held}", None, then)
-    silent_ms = _LOOKS * settings.enforcement.trigger + settings.enforcement.lease_time
+    silent_ms = _CHECKS * settings.enforcement.trigger + settings.enforcement.lease_time
     is_well = last.is_holding or now_ms - last.since_ms <= silent_ms
     state, silent, then = (State.OK, "", "") if is_well else (State.WARN, " is silent", start)
     return Part("enforcer", state, f"{figure}; {last.name}{silent}", last.since_ms, then)

@@ -1,4 +1,4 @@
 """`kquota top`.
 
-In reading order: age, lines, feed, near, page, keys, screen, command.
+In reading order: age, lines, feed, details, page, keys, screen, command.
 """

@@ -48,7 +48,7 @@ _NAMES = "lower(concat_ws(chr(10), {}))".format(
 )
 
 
-class Look(Enum):
+class BucketView(Enum):
     """The views of a bucket; the value is their name for people."""
 
     CHART = "chart"
@@ -57,10 +57,10 @@ class Look(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Near:
+class Details:
     """Details of the selected bucket; only the fields of the chosen view are set."""
 
-    look: Look
+    bucket_view: BucketView
     newest_ms: int
     """Start of the newest second of the table, epoch ms."""
     timeline: Timeline | None = None
@@ -91,8 +91,8 @@ class Question:
     is_reversed: bool = False
     is_per_broker: bool = False
     """One row per bucket and broker; otherwise only that of the worst broker."""
-    near: BucketKey | None = None
-    look: Look = Look.CHART
+    selected: BucketKey | None = None
+    bucket_view: BucketView = BucketView.CHART
     columns: int = 100
     """Width of the terminal, for the view of one bucket."""
     limit: int | None = 200
@@ -106,7 +106,7 @@ class Answer:
     question: Question
     newest_ms: int | None = None
     top: TopBuckets = field(default_factory=lambda: TopBuckets([]))
-    near: Near | None = None
+    details: Details | None = None
 
 
 class Feed:
@@ -169,21 +169,31 @@ class Feed:
             is_per_broker=question.is_per_broker,
             limit=question.limit,
         )
-        near = None if question.near is None else self._near(tables, question.near, question, newest_ms)
-        return Answer(question, newest_ms, top, near)
+        details = (
+            None
+            if question.selected is None
+            else self._details(tables, question.selected, question, newest_ms)
+        )
+        return Answer(question, newest_ms, top, details)
 
-    def _near(self, tables: Tables, key: BucketKey, question: Question, newest_ms: int) -> Near:
-        look, columns = question.look, question.columns
-        if look is Look.VIOLATIONS:
+    def _details(self, tables: Tables, key: BucketKey, question: Question, newest_ms: int) -> Details:
+        bucket_view, columns = question.bucket_view, question.columns
+        if bucket_view is BucketView.VIOLATIONS:
             with Tables(self._settings) as all_tables:
-                return Near(look, newest_ms, episodes=bucket_episodes(all_tables, key, _MOST_EPISODES))
+                return Details(
+                    bucket_view, newest_ms, episodes=bucket_episodes(all_tables, key, _MOST_EPISODES)
+                )
         # `usage` is ahead of `decisions` by the time that judging takes.
         tables.follow("usage", 2 * _WINDOW_MS)
         clients = bucket_clients(tables, key, newest_ms, _MOST_CLIENTS)
-        if look is Look.EXPLAIN:
-            return Near(look, newest_ms, explanation=_explanation(self._place, key, clients, columns))
+        if bucket_view is BucketView.EXPLAIN:
+            return Details(
+                bucket_view, newest_ms, explanation=_explanation(self._place, key, clients, columns)
+            )
         seconds = bucket_seconds(tables, key, newest_ms)
-        return Near(look, newest_ms, _timeline(self._settings, key, newest_ms, columns), clients, seconds)
+        return Details(
+            bucket_view, newest_ms, _timeline(self._settings, key, newest_ms, columns), clients, seconds
+        )
 
 
 def _where(question: Question, ours: tuple[str, ...]) -> Where:

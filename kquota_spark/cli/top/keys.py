@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from kquota_spark.cli.options import TYPES
-from kquota_spark.cli.top.feed import Answer, Look, Question
+from kquota_spark.cli.top.feed import Answer, BucketView, Question
 from kquota_spark.cli.top.page import SORT_KEYS, View
 from kquota_spark.reports.scope.broker_buckets import BucketKey
 
 _MOST_TYPED = 100
 _BACK = ("escape", "backspace", "left")
-_LOOKS = {"enter": Look.CHART, "e": Look.EXPLAIN, "v": Look.VIOLATIONS}
+_VIEWS = {"enter": BucketView.CHART, "e": BucketView.EXPLAIN, "v": BucketView.VIOLATIONS}
 
 
 class Room(NamedTuple):
@@ -42,15 +42,15 @@ def after_key(view: View, key: str, character: str, room: Room) -> View | None:
         return replace(view, is_help=not view.is_help, scroll=0)
     if view.is_help:
         return _scrolled(view, key, character, room)
-    where = _among_buckets if view.question.near is None else _near_bucket
+    where = _among_buckets if view.question.selected is None else _among_views
     return where(view, key, character, room)
 
 
-def _near_bucket(view: View, key: str, character: str, room: Room) -> View:
+def _among_views(view: View, key: str, character: str, room: Room) -> View:
     if key in _BACK:
-        return replace(_asking(view, near=None), scroll=0)
-    if key in _LOOKS:
-        return replace(_asking(view, look=_LOOKS[key]), scroll=0)
+        return replace(_asking(view, selected=None), scroll=0)
+    if key in _VIEWS:
+        return replace(_asking(view, bucket_view=_VIEWS[key]), scroll=0)
     return _scrolled(view, key, character, room)
 
 
@@ -68,8 +68,10 @@ def _among_buckets(view: View, key: str, character: str, room: Room) -> View:
     rows = [] if view.answer is None else view.answer.top.rows
     if character == "/":
         return replace(view, typed=question.text)
-    if key in _LOOKS and rows:
-        return replace(_asking(view, near=BucketKey.of(rows[view.chosen]), look=_LOOKS[key]), scroll=0)
+    if key in _VIEWS and rows:
+        return replace(
+            _asking(view, selected=BucketKey.of(rows[view.chosen]), bucket_view=_VIEWS[key]), scroll=0
+        )
     changes: dict[str, dict[str, Any]] = {
         "R": {"is_reversed": not question.is_reversed},
         "B": {"is_per_broker": not question.is_per_broker},

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from kquota_spark.cli.text.page import Tone
 from kquota_spark.cli.text.render import Row
 from kquota_spark.cli.top.age import Age, age_of
+from kquota_spark.cli.top.details import detail_lines
 from kquota_spark.cli.top.feed import Answer, Question
 from kquota_spark.cli.top.lines import (
     GAP,
@@ -24,7 +25,6 @@ from kquota_spark.cli.top.lines import (
     slots,
     tone_of,
 )
-from kquota_spark.cli.top.near import near_lines
 from kquota_spark.formats.text.escape import cut, terminal_text, width
 from kquota_spark.formats.text.person_units import broker_text, iso_time
 from kquota_spark.reports.timeline.top_buckets import NEAR_PERCENT, SortBy
@@ -144,9 +144,9 @@ def _text(view: View, columns: int) -> list[Line] | None:
     """The lines of the help or of one bucket; None for the list of buckets."""
     if view.is_help:
         return [line_of(text) for text in HELP]
-    if view.answer is None or view.answer.near is None or view.answer.question.near is None:
+    if view.answer is None or view.answer.details is None or view.answer.question.selected is None:
         return None
-    return near_lines(view.answer.question.near, view.answer.near, columns)
+    return detail_lines(view.answer.question.selected, view.answer.details, columns)
 
 
 def _title(view: View, age: Age | None, columns: int) -> Line:
@@ -242,7 +242,7 @@ def _footer(view: View, columns: int, below: int) -> Line:
     if view.typed is not None:
         typed = cut(terminal_text(view.typed), max(columns - 45, 8))
         return Line([Piece(f"filter: {typed}_"), Piece(f"{GAP}Enter keeps it, Esc drops it", Tone.FAINT)])
-    is_text = view.is_help or (view.answer is not None and view.answer.question.near is not None)
+    is_text = view.is_help or (view.answer is not None and view.answer.question.selected is not None)
     keys = _text_keys(view, below) if is_text else KEYS
     rank = max(of_key for _, _, of_key in keys)
     while rank > 0 and sum(len(key) + len(does) + 2 for key, does, _ in keys) - 1 > columns:
@@ -257,5 +257,5 @@ def _footer(view: View, columns: int, below: int) -> Line:
 def _text_keys(view: View, below: int) -> tuple[tuple[str, str, int], ...]:
     """The keys for scrollable text, in the form of `KEYS`."""
     scroll = (("j/k", f"{below} below" if below else "scroll", 1),) if below or view.scroll else ()
-    looks = (("Enter", "chart", 2), ("e", "explain", 2), ("v", "violations", 2))
-    return (("Esc", "back", 0), *scroll, *(() if view.is_help else looks), ("q", "quit", 3))
+    bucket_views = (("Enter", "chart", 2), ("e", "explain", 2), ("v", "violations", 2))
+    return (("Esc", "back", 0), *scroll, *(() if view.is_help else bucket_views), ("q", "quit", 3))

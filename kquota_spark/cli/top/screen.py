@@ -96,15 +96,15 @@ class TopApp(App[None]):
         """Read at once, and then at each interval; the first frame does not wait for the tables."""
         self.call_after_refresh(self._draw)
         self._view = at_width(self._view, self.size.width)
-        self._look()
-        self.set_interval(self._view.interval_ms / 1_000, self._look)
+        self._ask()
+        self.set_interval(self._view.interval_ms / 1_000, self._ask)
         self.set_interval(1.0, self._draw)
 
     def on_resize(self) -> None:
         """Read again if one bucket is shown: its view is laid out for the width of the terminal."""
         self._view = at_width(self._view, self.size.width)
-        if self._view.question.near is not None:
-            self._look(even_paused=True)
+        if self._view.question.selected is not None:
+            self._ask(even_paused=True)
 
     def on_key(self, event: Key) -> None:
         """Change the view by a key."""
@@ -118,12 +118,12 @@ class TopApp(App[None]):
         self._view = after
         self._draw()
         if is_other:
-            self._look(even_paused=True)
+            self._ask(even_paused=True)
 
     def _draw(self) -> None:
         self.query_one(Board).draw(self._view)
 
-    def _look(self, *, even_paused: bool = False) -> None:
+    def _ask(self, *, even_paused: bool = False) -> None:
         if self._is_reading or (self._view.is_paused and not even_paused):
             return
         self._is_reading = True

@@ -101,7 +101,7 @@ class LiveTable:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._is_terminal = sys.stdout.isatty()
-        self._looked_s = -_PLAIN_EVERY_S
+        self._checked_s = -_PLAIN_EVERY_S
         self._has_rows = False
         self._height = 0
         self._notes: list[str] = []
@@ -113,10 +113,10 @@ class LiveTable:
     def show(self, passed_s: float, of_s: float) -> None:
         """Show the table if it is due, `passed_s` seconds into a load of `of_s` seconds."""
         due_s = _PLAIN_EVERY_S if self._has_rows and not self._is_terminal else _LIVE_EVERY_S
-        if passed_s - self._looked_s < due_s and not self._notes:
+        if passed_s - self._checked_s < due_s and not self._notes:
             return
-        is_said = self._looked_s >= 0 and not self._has_rows
-        self._looked_s = passed_s
+        is_said = self._checked_s >= 0 and not self._has_rows
+        self._checked_s = passed_s
         rows = self._rows()[:_LIVE_ROWS]
         self._has_rows = bool(rows)
         if is_said and not rows and not self._notes and not self._is_terminal:

@@ -10,7 +10,7 @@ from pathlib import PurePath
 from kquota_spark.formats.exchange import declared, kafka_configs, kfk, rpk, strimzi, terraform
 from kquota_spark.model.quotas.quota_set import QuotaSet
 
-_LOOKED_AT_CHARACTERS = 100_000
+_CHECKED_CHARACTERS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ FORMATS: Mapping[str, Format] = {
 
 def guess(text: str, file_name: str = "") -> list[Format]:
     """The formats that a file may have, by its content, then by its suffix; empty if none matches."""
-    beginning = text.removeprefix("\ufeff")[:_LOOKED_AT_CHARACTERS]  # editors on Windows write this mark
+    beginning = text.removeprefix("\ufeff")[:_CHECKED_CHARACTERS]  # editors on Windows write this mark
     found = [each for each in FORMATS.values() if re.search(each.sign, beginning, re.MULTILINE)]
     suffix = PurePath(file_name).suffix.lower()
     return [each for each in found or FORMATS.values() if suffix in each.suffixes] or found

@@ -122,12 +122,12 @@ def _use(rule: RuleKey, value: float | None, hits: Mapping[RuleKey, Hits] | None
         marks.append(Mark.DEAD)
     elif rule in idle.shadowed:
         marks.append(Mark.SHADOWED)
-    elif hits is not None and not found.bucket_seconds and _is_looked_at(rule[0], hits):
+    elif hits is not None and not found.bucket_seconds and _is_checked(rule[0], hits):
         marks.append(Mark.NO_HIT)
     return KeyUse(rule[1], value, found, tuple(marks), tuple(idle.shadowed.get(rule, ())))
 
 
-def _is_looked_at(entity: AnyEntity, hits: Mapping[RuleKey, Hits]) -> bool:
+def _is_checked(entity: AnyEntity, hits: Mapping[RuleKey, Hits]) -> bool:
     """Whether the data can show hits of this entity: connections are not in the request log, only in JMX samples."""
     return isinstance(entity, Entity) or any(isinstance(one, IpEntity) for one, _ in hits)
 

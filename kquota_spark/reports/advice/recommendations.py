@@ -84,7 +84,7 @@ def recommendations(
     uses: Mapping[BucketName, Uses],
     changes: Collection[Change],
     *,
-    is_first_look: bool,
+    is_without_quotas: bool,
     room: Headroom | None = None,
 ) -> tuple[list[Recommendation], int]:
     """The first recommendations, and how many more there are.
@@ -99,13 +99,13 @@ def recommendations(
         throttled: the throttled buckets with their clients.
         uses: their use.
         changes: edits of quotas in the period.
-        is_first_look: no quota is set at all, so first values are recommended.
+        is_without_quotas: no quota is set at all, so first values are recommended.
         room: the headroom of brokers, where it is known.
     """
     found = raises(scope, settings, throttled, uses, observed.rules, changes, room or {})
     if scope.tenant is not None:
         found = [*tenant_advice(scope, throttled), *found]
-    elif is_first_look:
+    elif is_without_quotas:
         found += _first_values(scope)
     else:
         found += _defaults(scope, observed.rules)

@@ -75,7 +75,7 @@ def findings(
             tables.open_if_there(name)
         cluster = settings.cluster_id
         recent = (cluster, since_requests_ms)
-        looks: tuple[tuple[str, set[Kind], Callable[[], list[Finding]]], ...] = (
+        checks: tuple[tuple[str, set[Kind], Callable[[], list[Finding]]], ...] = (
             (
                 "throttled connections",
                 _OF_THROTTLES,
@@ -87,10 +87,10 @@ def findings(
             ("quota edits", {Kind.QUOTA_EDIT}, lambda: quota_edits(_edits(tables, recent))),
         )
         found: list[Finding] = []
-        for at_what, of_kinds, look in looks:
+        for at_what, of_kinds, check in checks:
             if of_kinds & set(kinds):
                 progress(at_what)
-                found += look()
+                found += check()
     order = list(Kind)
     return sorted(
         (finding for finding in found if finding.kind in kinds),

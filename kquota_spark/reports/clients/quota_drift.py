@@ -30,7 +30,7 @@ select record_time_ms as time_ms, "user", client_id, altered_quotas from request
 where cluster_id = ? and record_time_ms between ? and ? and api_key = 49 and altered_quotas is not null
   and not coalesce(is_forwarded, false)
 """
-_MOST_LOOKS = 50
+_MOST_SPANS = 50
 """Maximum number of periods of the request log that are searched, the newest ones: each costs a scan of its files."""
 
 
@@ -74,11 +74,11 @@ def _planned(tables: Tables, cluster_id: str, entities: Sequence[str]) -> Iterat
 
 def _asked(tables: Tables, cluster_id: str, found: Iterable[Drift]) -> Iterator[Editor]:
     """The authors of AlterClientQuotas requests at about the time of one of these drifts."""
-    looks = _looks([drift.last for drift in found if drift.last is not None])
-    if not looks or tables.location("requests") is None:
+    spans = _spans([drift.last for drift in found if drift.last is not None])
+    if not spans or tables.location("requests") is None:
         return
-    tables.open("requests", min(from_ms for from_ms, _ in looks))
-    for from_ms, to_ms in looks:
+    tables.open("requests", min(from_ms for from_ms, _ in spans))
+    for from_ms, to_ms in spans:
         for row in tables.query(_REQUESTS, [cluster_id, from_ms, to_ms]).dicts():
             for entity, key, value in json.loads(row["altered_quotas"]):
                 quota = _quota(entity, key)
@@ -86,16 +86,16 @@ def _asked(tables: Tables, cluster_id: str, found: Iterable[Drift]) -> Iterator[
                     yield Editor(*quota, value, row["time_ms"], row["user"], row["client_id"])
 
 
-def _looks(changes: Iterable[QuotaChange]) -> list[tuple[int, int]]:
+def _spans(changes: Iterable[QuotaChange]) -> list[tuple[int, int]]:
     """The newest periods around edits, with overlapping ones merged; a polled edit may have come between two polls."""
-    looks: list[tuple[int, int]] = []
+    spans: list[tuple[int, int]] = []
     for change in sorted(changes, key=lambda change: change.changed_at_ms):
         from_ms, to_ms = change.changed_at_ms - REQUEST_SLACK_MS, change.latest_ms + REQUEST_SLACK_MS
-        if looks and from_ms <= looks[-1][1]:
-            looks[-1] = (looks[-1][0], max(to_ms, looks[-1][1]))
+        if spans and from_ms <= spans[-1][1]:
+            spans[-1] = (spans[-1][0], max(to_ms, spans[-1][1]))
         else:
-            looks.append((from_ms, to_ms))
-    return looks[-_MOST_LOOKS:]
+            spans.append((from_ms, to_ms))
+    return spans[-_MOST_SPANS:]
 
 
 def _quota(entity: Any, key: Any) -> tuple[AnyEntity, AnyKey] | None:

@@ -1,4 +1,4 @@
 """The metrics of `kquota exporter` for each bucket.
 
-In reading order: bucket_looks, shown_buckets, metrics, judged_places, tables.
+In reading order: bucket_refresh, shown_buckets, metrics, judged_places, tables.
 """

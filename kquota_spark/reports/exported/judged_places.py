@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from kquota_spark.model.quotas.quota_types import BANDWIDTH
-from kquota_spark.reports.exported.bucket_looks import OF_PLACE, Look, SeenPlace
+from kquota_spark.reports.exported.bucket_refresh import OF_PLACE, Refresh, SeenPlace
 from kquota_spark.reports.exported.metrics import Sample
 from kquota_spark.reports.exported.shown_buckets import IDLE_MS
 
@@ -42,9 +42,9 @@ class JudgedPlaces:
             newest[broker_id] = max(place.newest_ms, newest.get(broker_id, 0))
         return newest
 
-    def fold(self, look: Look, now_ms: int, *, is_counted: bool) -> None:
+    def fold(self, refresh: Refresh, now_ms: int, *, is_counted: bool) -> None:
         """Take over the decisions of a refresh at that time; they are added to the sums only if `is_counted`."""
-        for key, seen in look.places.items():
+        for key, seen in refresh.places.items():
             place = self._places.setdefault(key, _Place())
             place.newest_ms = max(place.newest_ms, seen.newest_ms)
             place.is_log |= seen.is_log

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 
 from kquota_spark.model.quotas.quota_types import CONNECTION, QuotaType
 from kquota_spark.process.metrics import Family
-from kquota_spark.reports.exported.bucket_looks import BucketKey, Counts
+from kquota_spark.reports.exported.bucket_refresh import BucketKey, Counts
 from kquota_spark.reports.exported.shown_buckets import BucketSeries, ShownBuckets
 
 CLUSTER = ("cluster_id",)

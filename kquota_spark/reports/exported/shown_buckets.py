@@ -11,7 +11,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from kquota_spark.reports.exported.bucket_looks import RECENT_MS, BucketKey, Counts, Look, SeenBucket
+from kquota_spark.reports.exported.bucket_refresh import RECENT_MS, BucketKey, Counts, Refresh, SeenBucket
 
 IDLE_MS = 300_000
 """Time (ms) without decisions after which a bucket loses its series."""
@@ -78,12 +78,12 @@ class ShownBuckets:
         """State to keep for the next refresh: end of the last throttle and last second of each bucket (epoch ms)."""
         return {key: (one.held_until_ms, one.newest.last_ms) for key, one in self.series.items()}
 
-    def fold(self, look: Look, now_ms: int, *, is_counted: bool = True) -> None:
+    def fold(self, refresh: Refresh, now_ms: int, *, is_counted: bool = True) -> None:
         """Take over the decisions of a refresh at that time; those from before the counters began are not counted."""
-        seen = {bucket.key: bucket for bucket in look.buckets}
+        seen = {bucket.key: bucket for bucket in refresh.buckets}
         self._choose(seen, now_ms)
-        rest = {quota_type: Counts() for quota_type in look.types}
-        for quota_type, counts in look.types.items():
+        rest = {quota_type: Counts() for quota_type in refresh.types}
+        for quota_type, counts in refresh.types.items():
             rest[quota_type].add(counts)
         for key, bucket in seen.items():
             if key in self.series:
@@ -91,7 +91,7 @@ class ShownBuckets:
                 rest[key.quota_type].add(bucket.counts, -1)
         shown = Counter(key.quota_type for key in seen if key in self.series)
         self.dropped = {
-            quota_type: count - shown[quota_type] for quota_type, count in look.bucket_counts.items()
+            quota_type: count - shown[quota_type] for quota_type, count in refresh.bucket_counts.items()
         }
         for quota_type, counts in rest.items():
             if is_counted and (self.dropped[quota_type] or quota_type in self.others):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from kquota_spark import __version__
 from kquota_spark.config.settings import Settings
 from kquota_spark.process.metrics import Family
-from kquota_spark.reports.exported.bucket_looks import Look, look_at
+from kquota_spark.reports.exported.bucket_refresh import Refresh, read_refresh
 from kquota_spark.reports.exported.judged_places import JudgedPlaces
 from kquota_spark.reports.exported.metrics import Sample, bucket_samples, families
 from kquota_spark.reports.exported.shown_buckets import CANDIDATES, IDLE_MS, ShownBuckets
@@ -42,11 +42,11 @@ class Exposed:
 
     all: list[Family]
     of_exporter: list[Family]
-    looked_at_ms: int
+    refreshed_at_ms: int
 
     def at(self, now_ms: int) -> list[Family]:
         """The metrics that are still true: only the exporter's own if no refresh has succeeded for five minutes."""
-        return self.all if now_ms - self.looked_at_ms <= IDLE_MS else self.of_exporter
+        return self.all if now_ms - self.refreshed_at_ms <= IDLE_MS else self.of_exporter
 
 
 class ExportedTables:
@@ -64,7 +64,7 @@ class ExportedTables:
         self._newest_ms: dict[str, int] = {}
         self._open: list[tuple[int, str, int]] = []
         self._known_through_ms: int | None = None
-        self._looks = self._errors = 0
+        self._refreshes = self._errors = 0
         self._succeeded_ms: int | None = None
         self._duration_s = 0.0
 
@@ -87,9 +87,9 @@ class ExportedTables:
             self._known_through_ms = tables.query(KNOWN_THROUGH, [self._cluster_id]).rows[0][0]
         self._of_violations()
 
-    def looked(self, now_ms: int, duration_s: float, *, is_failed: bool) -> None:
+    def count_refresh(self, now_ms: int, duration_s: float, *, is_failed: bool) -> None:
         """Count a refresh, and keep its duration."""
-        self._looks += 1
+        self._refreshes += 1
         self._errors += is_failed
         self._duration_s = duration_s
         if not is_failed:
@@ -105,7 +105,7 @@ class ExportedTables:
 
     def _of_decisions(self, now_ms: int) -> None:
         commits = self._commits["decisions"]
-        found = commits.look()
+        found = commits.unread()
         if found is None:
             self._newest_ms.pop("decisions", None)
         elif found.is_fresh:
@@ -113,7 +113,7 @@ class ExportedTables:
         else:
             with Tables(self._settings) as tables:
                 tables.open_files("decisions", found.paths)
-                self._fold(self._look(tables, from_ms=0), now_ms, is_counted=True)
+                self._fold(self._read_refresh(tables, from_ms=0), now_ms, is_counted=True)
             self._seen_newest("decisions", found.newest_ms, now_ms)
         if found is not None:
             commits.read(found)
@@ -127,13 +127,13 @@ class ExportedTables:
             return
         with Tables(self._settings) as tables:
             tables.open("decisions", newest_ms - IDLE_MS)
-            look = self._look(tables, from_ms=newest_ms - IDLE_MS)
+            refresh = self._read_refresh(tables, from_ms=newest_ms - IDLE_MS)
         self._seen_newest("decisions", newest_ms, now_ms)
         # Existing decisions may be days old. They are shown no longer than if they had been read at their own time.
-        self._fold(look, min(now_ms, newest_ms), is_counted=False)
+        self._fold(refresh, min(now_ms, newest_ms), is_counted=False)
 
-    def _look(self, tables: Tables, from_ms: int) -> Look:
-        return look_at(
+    def _read_refresh(self, tables: Tables, from_ms: int) -> Refresh:
+        return read_refresh(
             tables,
             self._cluster_id,
             from_ms=from_ms,
@@ -142,18 +142,18 @@ class ExportedTables:
             most=self._most * CANDIDATES,
         )
 
-    def _fold(self, look: Look, now_ms: int, *, is_counted: bool) -> None:
-        self._shown.fold(look, now_ms, is_counted=is_counted)
-        self._places.fold(look, now_ms, is_counted=is_counted)
+    def _fold(self, refresh: Refresh, now_ms: int, *, is_counted: bool) -> None:
+        self._shown.fold(refresh, now_ms, is_counted=is_counted)
+        self._places.fold(refresh, now_ms, is_counted=is_counted)
         hidden: dict[str, float] = {}
-        for bucket in look.buckets:
+        for bucket in refresh.buckets:
             if bucket.key not in self._shown.series and bucket.quota_used_percent is not None:
                 quota_type = bucket.key.quota_type
                 hidden[quota_type] = max(bucket.quota_used_percent, hidden.get(quota_type, 0.0))
         self._hidden_used = hidden
 
     def _of_statistics(self, name: str, now_ms: int) -> None:
-        found = self._commits[name].look()
+        found = self._commits[name].unread()
         if found is None:
             self._newest_ms.pop(name, None)
             return
@@ -171,7 +171,7 @@ class ExportedTables:
             self._newest_ms[name] = max(newest_ms, self._newest_ms.get(name, 0))
 
     def _of_violations(self) -> None:
-        found = self._violations.look()
+        found = self._violations.unread()
         if found is None:
             self._open = []
         elif found.version != self._violations.read_through:
@@ -193,7 +193,7 @@ class ExportedTables:
     def _of_exporter(self) -> Iterator[Sample]:
         cluster = {"cluster_id": self._cluster_id}
         yield "exporter_build_info", cluster | {"version": __version__}, 1.0
-        yield "exporter_refreshes_total", cluster, float(self._looks)
+        yield "exporter_refreshes_total", cluster, float(self._refreshes)
         yield "exporter_refresh_errors_total", cluster, float(self._errors)
         yield "exporter_refresh_duration_seconds", cluster, self._duration_s
         yield "exporter_shown_buckets", cluster, float(len(self._shown.series))

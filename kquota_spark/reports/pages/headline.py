@@ -13,8 +13,8 @@ from kquota_spark.reports.sections.usage import Talker, Talkers
 
 def headline(report: AuditReport) -> tuple[str, tuple[Tile, ...]]:
     """A sentence, and the facts in it as tiles."""
-    if report.head.is_first_look:
-        return _first_look(report)
+    if report.head.is_without_quotas:
+        return _without_quotas(report)
     return _own(report) if report.head.tenant is not None else _cluster(report)
 
 
@@ -102,7 +102,7 @@ def _own(report: AuditReport) -> tuple[str, tuple[Tile, ...]]:
     return delay_sentence(report), (tile, of_quota, Tile("Used", amount, detail, href="#usage"))
 
 
-def _first_look(report: AuditReport) -> tuple[str, tuple[Tile, ...]]:
+def _without_quotas(report: AuditReport) -> tuple[str, tuple[Tile, ...]]:
     largest = _largest(report)
     starts = len(report.recommendations) + report.recommendations_left_out
     if largest is None:

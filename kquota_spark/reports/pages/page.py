@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from kquota_spark.reports.pages.opening import opening
 from kquota_spark.reports.parts.page_parts import Page, Section
 from kquota_spark.reports.parts.words import length, moment, short_moment
-from kquota_spark.reports.sections import FIRST_LOOK, SECTIONS, AuditReport
+from kquota_spark.reports.sections import SECTIONS, WITHOUT_QUOTAS, AuditReport
 from kquota_spark.reports.sections.trust import trust_badge
 
 _DEFINITIONS = {
@@ -64,7 +64,7 @@ def page_of(report: AuditReport) -> Page:
 
 
 def _sections(report: AuditReport) -> Iterator[Section]:
-    for section in FIRST_LOOK if report.head.is_first_look else SECTIONS:
+    for section in WITHOUT_QUOTAS if report.head.is_without_quotas else SECTIONS:
         if section.is_shown(report):
             yield section.draw(report)
     yield _appendix(report)

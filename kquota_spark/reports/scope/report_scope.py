@@ -222,7 +222,7 @@ def open_scope(
     return Scope(tables, settings, asked, covered, slot_ms, tenant, top, heat_rows)
 
 
-def is_first_look(scope: Scope) -> bool:
+def is_without_quotas(scope: Scope) -> bool:
     """Whether no quota is set at all, so that the report contains only usage and first values."""
     during = scope.asked.to_ms * 1_000, scope.asked.from_ms * 1_000
     (is_limited,) = scope.tables.query(_IS_LIMITED, [scope.cluster_id, *during]).rows[0]

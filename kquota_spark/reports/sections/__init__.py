@@ -54,7 +54,7 @@ SECTIONS = (
     trust.SECTION,
 )
 """All sections, in the order of a page."""
-FIRST_LOOK = (usage.SECTION, to_do.SECTION, unprotected.SECTION, capacity.SECTION, trust.SECTION)
+WITHOUT_QUOTAS = (usage.SECTION, to_do.SECTION, unprotected.SECTION, capacity.SECTION, trust.SECTION)
 """Those of a page without any quota: nobody can be throttled, so usage and where to begin come first."""
 
 

@@ -12,7 +12,7 @@ from kquota_spark.reports.advice.throttle_causes import causes, uses_of
 from kquota_spark.reports.parts import words
 from kquota_spark.reports.parts.page_parts import Advice, Block, Cell, Column, Section, Tone, table_of
 from kquota_spark.reports.parts.report_section import CsvFile, ReportSection, file_of
-from kquota_spark.reports.scope.report_scope import Scope, is_first_look
+from kquota_spark.reports.scope.report_scope import Scope, is_without_quotas
 from kquota_spark.reports.scope.shared_rows import BucketName, RaiseSum, Recommendation
 from kquota_spark.reports.sections.changes import changes, quota_type_of
 from kquota_spark.reports.sections.throttled import throttled_buckets
@@ -50,7 +50,7 @@ def gather(scope: Scope) -> dict[str, Any]:
     uses = uses_of(scope, throttled)
     found, left_out = recommendations(
         scope, scope.settings, scope.once(observed), throttled, uses, found_changes,
-        is_first_look=scope.once(is_first_look), room=room,
+        is_without_quotas=scope.once(is_without_quotas), room=room,
     )  # fmt: skip
     worst = causes(uses, throttled[:MOST_WORST], found_changes, with_day=True)
     return {
@@ -72,14 +72,14 @@ def to_do_section(report: AuditReport) -> Section:
         lead = "Nothing is recommended from what this period shows."
     elif head.tenant is not None:
         lead = "What your clients can do, then what to ask for where quotas are set."
-    elif head.is_first_look:
+    elif head.is_without_quotas:
         lead = f"{words.counted(count, 'starting value')}; every command shows first what it would do."
     else:
         lead = f"{words.counted(count, 'step')}; every command shows first what it would do."
     return Section(
         anchor="to-do",
         short="To do",
-        title="Where to begin" if head.is_first_look else title,
+        title="Where to begin" if head.is_without_quotas else title,
         lead=f"{lead} The largest are shown; {more:,} more are left out." if more else lead,
         advice=tuple(_advice(one, card_anchor(number)) for number, one in enumerate(shown, 1)),
         blocks=tuple(_sums(report.raises)),

@@ -98,7 +98,7 @@ def _measured(root: Path, entries: int, files: int) -> tuple[dict[str, float], d
         "packed": len(decisions.file_uris()),
         "tidied_s": tidied_s,
     }
-    add, fold, look = _adds(settings), _folds(settings, 1), _looks(settings)
+    add, fold, scrape = _adds(settings), _folds(settings, 1), _scrapes(settings)
     fold_late = _folds(settings, -20)
     return left, {
         "commit_ms": spread([_cpu_ms(add) for _ in range(ROUNDS)]),
@@ -106,7 +106,7 @@ def _measured(root: Path, entries: int, files: int) -> tuple[dict[str, float], d
         "merge_ms": spread([_cpu_ms(fold) for _ in range(ROUNDS)]),
         "late_ms": spread([_cpu_ms(fold_late) for _ in range(ROUNDS)]),
         "violations_s": spread([_command_s(root / "kquota.yaml") for _ in range(COMMANDS)]),
-        "scrape_ms": spread([(add(), _cpu_ms(look))[1] for _ in range(ROUNDS)]),
+        "scrape_ms": spread([(add(), _cpu_ms(scrape))[1] for _ in range(ROUNDS)]),
     }
 
 
@@ -114,7 +114,7 @@ def _tidied_s(settings: Settings) -> float:
     """CPU seconds until the job has nothing left to do beside its queries."""
     before_s, now_s = time.process_time(), [0.0]
     upkeep = Upkeep(settings, [LOG], lambda: now_s[0])
-    while upkeep.look():
+    while upkeep.work():
         now_s[0] += 60.0  # it rests by this clock
     return time.process_time() - before_s
 
@@ -167,7 +167,7 @@ def _folds(settings: Settings, step_s: int) -> Callable[[], None]:
     return fold
 
 
-def _looks(settings: Settings) -> Callable[[], None]:
+def _scrapes(settings: Settings) -> Callable[[], None]:
     exported = ExportedTables(settings, 100)
     exported.refresh(T0_MS)
     return lambda: exported.refresh(T0_MS)

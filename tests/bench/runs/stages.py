@@ -28,7 +28,7 @@ from kquota_spark.pipeline.charges import Charges
 from kquota_spark.pipeline.govern import sharded_batch
 from kquota_spark.pipeline.ingest import MessageReader, parsed
 from kquota_spark.pipeline.judge import decided_batch
-from kquota_spark.pipeline.kept_imports import look_seldom
+from kquota_spark.pipeline.kept_imports import collect_seldom
 from kquota_spark.pipeline.known import BrokerWindows, Known
 from kquota_spark.pipeline.measure import client_seconds, usage_batch
 from kquota_spark.pipeline.sent import unpacked_pieces
@@ -148,7 +148,7 @@ def _messages(found: list[Line], first: int) -> pa.RecordBatch:
 
 def main() -> int:
     """Print the figures."""
-    look_seldom()
+    collect_seldom()
     with Report("stages", _COLUMNS) as report, tempfile.TemporaryDirectory(prefix="kquota-bench-") as name:
         for client_ids in CLIENT_IDS:
             root, population = Path(name) / str(client_ids), Population(client_ids, client_ids)

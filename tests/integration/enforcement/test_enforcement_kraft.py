@@ -20,7 +20,7 @@ from kquota_spark.enforce.ports import Change, Frozen, Lease, Outcome
 from kquota_spark.enforcement.assembly import Edges, enforcement_edges
 from kquota_spark.enforcement.edges.freeze_switch import FreezeSwitch
 from kquota_spark.enforcement.edges.kafka_lease import KafkaLease
-from kquota_spark.enforcement.job import Looks
+from kquota_spark.enforcement.job import Checks
 from kquota_spark.errors import UserError
 from kquota_spark.kafka.lease_topic import LeaseTopic
 from kquota_spark.kafka.quota_admin import QuotaAdmin, Refusal
@@ -91,15 +91,15 @@ def test_the_contract_of_leases(
 
 def test_an_enforcer_confirms_the_switch_when_it_has_the_lease(settings: Settings, edges: Edges) -> None:
     Path(settings.tables).mkdir()
-    looks, switch = Looks(settings, edges, None, lambda _: None, now_ms), FreezeSwitch(settings)
+    checks, switch = Checks(settings, edges, None, lambda _: None, now_ms), FreezeSwitch(settings)
     switch.freeze(Frozen(7, "ann", "incident"))
     with enforcement_edges(settings) as others:
         fencing_of(others.lease)
         with pytest.raises(UserError, match=r"policy\.yaml"):  # which keeps it from nothing else
-            looks.look()
+            checks.check()
         assert switch.reading() is None
     with pytest.raises(UserError, match=r"policy\.yaml"):
-        looks.look()
+        checks.check()
     reading = switch.reading()
     assert reading is not None
     assert (reading.reader, reading.switch, reading.frozen_since_ms) == (

@@ -19,10 +19,10 @@ class Exporter:
         self.root = root
         self.exported = ExportedTables(Settings(cluster_id="demo", tables=str(root)), max_series)
 
-    def look(self, at_s: int) -> None:
-        """One look, at that time."""
+    def refresh(self, at_s: int) -> None:
+        """One refresh, at that time."""
         self.exported.refresh(T0_MS + at_s * 1_000)
-        self.exported.looked(T0_MS + at_s * 1_000, 0.25, is_failed=False)
+        self.exported.count_refresh(T0_MS + at_s * 1_000, 0.25, is_failed=False)
         self.exposed = self.exported.exposed(T0_MS + at_s * 1_000)
 
     def text(self, at_s: int) -> str:
@@ -30,10 +30,10 @@ class Exporter:
         return exposition(self.exposed.at(T0_MS + at_s * 1_000))
 
     def judged(self, at_s: int, *decisions: dict[str, Any]) -> dict[str, dict[tuple[str, ...], float]]:
-        """Commit decisions, look, and scrape."""
+        """Commit decisions, refresh, and scrape."""
         if decisions:
             write_table(self.root, "decisions", *decisions)
-        self.look(at_s)
+        self.refresh(at_s)
         return self.scraped(at_s)
 
     def scraped(self, at_s: int) -> dict[str, dict[tuple[str, ...], float]]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.reports.clients.quota_tree import _HITS
-from kquota_spark.reports.exported.bucket_looks import look_at
+from kquota_spark.reports.exported.bucket_refresh import read_refresh
 from kquota_spark.reports.pages.gathering import gather_report
 from kquota_spark.reports.scope.period import Period
 from kquota_spark.reports.scope.timeline_slots import Identity, buckets_of
@@ -62,12 +62,12 @@ def of_violations(opened: Tables) -> Harm:
 
 def of_prometheus(opened: Tables, cluster_id: str) -> Harm:
     """By the exporter."""
-    look = look_at(opened, cluster_id, from_ms=0, shown={}, logged=(), most=100)
+    refresh = read_refresh(opened, cluster_id, from_ms=0, shown={}, logged=(), most=100)
     return {
         (key.broker_id, key.quota_type, key.user, key.client_id): (
             one.counts.throttle_ms, one.counts.throttled_requests
         )
-        for one in look.buckets
+        for one in refresh.buckets
         if (key := one.key) and one.limit_per_s is not None and one.counts.throttle_ms
     }  # fmt: skip
 

@@ -135,7 +135,7 @@ def test_of_gaps_that_ended_a_day_before_the_open_seconds_no_file_is_opened(sett
     write_table(root, "log_gaps", {**gap, "to_time": second(open_from_s - 25 * hour_s), "reason": CUT_LINE})
     write_table(root, "log_gaps", kept)
     gaps = WatchedGaps(settings, "log_gaps")
-    gaps.look(None)
+    gaps.refresh(None)
     assert len(gaps.rows) == 3
     [old] = [
         path
@@ -144,7 +144,7 @@ def test_of_gaps_that_ended_a_day_before_the_open_seconds_no_file_is_opened(sett
     ]
     old.unlink()  # so a look at it would fail
     later = WatchedGaps(settings, "log_gaps")
-    later.look(Pinned({}, T0_MS + open_from_s * 1_000))
+    later.refresh(Pinned({}, T0_MS + open_from_s * 1_000))
     found = sorted(row["to_time"] for row in later.rows)
     assert found == [T0_MS + 4_000, T0_MS + (open_from_s - 24 * hour_s) * 1_000]
 

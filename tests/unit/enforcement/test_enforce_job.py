@@ -17,7 +17,7 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.enforce.changes import Event, LogEntry, Proposal
 from kquota_spark.enforcement import job as enforce
 from kquota_spark.enforcement.assembly import Enforcing
-from kquota_spark.enforcement.job import Looks, run_enforcement
+from kquota_spark.enforcement.job import Checks, run_enforcement
 from kquota_spark.errors import UserError
 from tests.support.enforcement.enforcement_cluster import NOW_MS, InMemoryCluster
 from tests.support.places import ROOT
@@ -42,7 +42,7 @@ class Job:
         self.told: list[LogEntry] = []
         self._edges = cluster.edges(self.settings)
         self.edges = self._edges.__enter__()
-        self.looks = Looks(
+        self.checks = Checks(
             self.settings, self.edges, None, self.told.append, lambda: cluster.now_ms, lambda: 0.0
         )
 
@@ -55,7 +55,7 @@ class Job:
 
 def test_an_offender_is_limited_at_once_and_told_line_by_line(cluster: InMemoryCluster) -> None:
     job = Job(cluster)
-    job.looks.look()
+    job.checks.check()
     assert cluster.of_alice == "500000.0"
     line = event_line(job.told[-1])
     assert line.startswith(
@@ -68,13 +68,13 @@ def test_an_offender_is_limited_at_once_and_told_line_by_line(cluster: InMemoryC
 
 def test_what_expires_ends_while_the_log_is_silent(cluster: InMemoryCluster) -> None:
     job = Job(cluster)
-    job.looks.look()
+    job.checks.check()
     cluster.now_ms = NOW_MS + 15 * MINUTE_MS - 1
-    job.looks.look()
+    job.checks.check()
     assert cluster.of_alice == "500000.0"
     cluster.now_ms += 1  # nothing new was decided for 15 min
     job.told.clear()
-    job.looks.look()
+    job.checks.check()
     assert cluster.of_alice == "1000000"
     assert job.events()[:2] == [Event.RESTORING, Event.RESTORED]
 
@@ -84,10 +84,10 @@ def test_what_expires_ends_although_policies_or_decisions_cannot_be_read(
     cluster: InMemoryCluster, capsys: pytest.CaptureFixture[str], broken: str
 ) -> None:
     job = Job(cluster)
-    job.looks.look()
+    job.checks.check()
     (cluster.root / broken).rename(cluster.root / "away")
     cluster.now_ms = NOW_MS + 15 * MINUTE_MS
-    job.looks.try_to_look()
+    job.checks.try_to_check()
     assert cluster.of_alice == "1000000"
     assert "enforce: stopped until the next check: " in capsys.readouterr().err
 
@@ -95,25 +95,25 @@ def test_what_expires_ends_although_policies_or_decisions_cannot_be_read(
 def test_a_long_look_is_followed_by_a_rest_in_which_only_what_is_over_ends(
     cluster: InMemoryCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job, passed_s, looked = Job(cluster), [0.0], []
-    job.looks = Looks(
+    job, passed_s, checked = Job(cluster), [0.0], []
+    job.checks = Checks(
         job.settings, job.edges, None, job.told.append, lambda: cluster.now_ms, lambda: passed_s[0]
     )
     propose = Enforcing.proposals
 
     def slowly(run: Enforcing, now_ms: int) -> Sequence[Proposal]:
-        looked.append(passed_s[0])
+        checked.append(passed_s[0])
         passed_s[0] += 20.0
         return propose(run, now_ms)
 
     monkeypatch.setattr(Enforcing, "proposals", slowly)
-    job.looks.try_to_look()  # until 20 s; the rest of 9 x 20 s until 200 s
+    job.checks.try_to_check()  # until 20 s; the rest of 9 x 20 s until 200 s
     cluster.now_ms = NOW_MS + 15 * MINUTE_MS
     for second in (30.0, 199.0, 200.0):
         passed_s[0] = second
-        job.looks.try_to_look()
+        job.checks.try_to_check()
         assert cluster.of_alice == "1000000", "the penalty is over"
-    assert looked == [0.0, 200.0]
+    assert checked == [0.0, 200.0]
 
 
 def test_while_it_is_frozen_nothing_is_sent_and_nothing_ends(
@@ -121,44 +121,44 @@ def test_while_it_is_frozen_nothing_is_sent_and_nothing_ends(
 ) -> None:
     job = Job(cluster)
     run("freeze", "--reason", "incident", "--config", str(cluster.config))
-    job.looks.look()
-    job.looks.look()
+    job.checks.check()
+    job.checks.check()
     assert capsys.readouterr().err == "enforce: frozen by 'eve': 'incident'\n"
     assert (job.events(), cluster.of_alice) == ([], "1000000")
     run("unfreeze", "--config", str(cluster.config))
-    job.looks.look()
+    job.checks.check()
     assert cluster.of_alice == "500000.0"
     assert capsys.readouterr().err == "enforce: continues\n"
     run("freeze", "--reason", "incident", "--config", str(cluster.config))
     cluster.now_ms = NOW_MS + 20 * MINUTE_MS
-    job.looks.look()
+    job.checks.check()
     assert cluster.of_alice == "500000.0"
     assert capsys.readouterr().err == "enforce: frozen by 'eve': 'incident'; overdue: 1\n"
     run("unfreeze", "--config", str(cluster.config))
-    job.looks.look()
+    job.checks.check()
     assert cluster.of_alice == "1000000"
 
 
 def test_the_policy_file_is_read_at_each_look(cluster: InMemoryCluster) -> None:
     job = Job(cluster)
     cluster.set_mode("observe")
-    job.looks.look()
+    job.checks.check()
     assert (job.events(), cluster.of_alice) == ([Event.PLANNED], "1000000")
     run("exempt", "add", "--user", "alice", "--config", str(cluster.config))
     cluster.set_mode("enforce")
     run("exempt", "add", "--user", "alice", "--config", str(cluster.config))
-    job.looks.look()
+    job.checks.check()
     assert cluster.of_alice == "1000000"
 
 
 def test_what_a_person_approved_is_sent_at_the_next_look(cluster: InMemoryCluster) -> None:
     cluster.set_mode("approve")
     job = Job(cluster)
-    job.looks.look()
+    job.checks.check()
     plan = job.told[0].step_id.plan_id
     assert cluster.of_alice == "1000000"
     run("enforce", "approve", plan, "--yes", "--config", str(cluster.config))
-    job.looks.look()
+    job.checks.check()
     assert cluster.of_alice == "500000.0"
     assert job.events() == [Event.PLANNED, Event.SENDING, Event.APPLIED]
 
@@ -166,7 +166,7 @@ def test_what_a_person_approved_is_sent_at_the_next_look(cluster: InMemoryCluste
 def test_another_enforcer_is_let_alone(cluster: InMemoryCluster) -> None:
     job = Job(cluster)
     cluster.leases.take("another")
-    job.looks.look()
+    job.checks.check()
     assert (job.events(), cluster.of_alice, cluster.leases.holder) == ([], "1000000", "another")
 
 
@@ -176,27 +176,27 @@ def test_a_look_that_fails_is_said_once_and_the_next_one_goes_on(
     job = Job(cluster)
     good = cluster.policy_file.read_text(encoding="utf-8")
     cluster.policy_file.write_text("mode: full\n", encoding="utf-8")
-    job.looks.try_to_look()
-    job.looks.try_to_look()
+    job.checks.try_to_check()
+    job.checks.try_to_check()
     said = capsys.readouterr().err
     assert said.count("\n") == 1
     assert said.startswith(f"enforce: stopped until the next check: {cluster.policy_file}: mode: 'full'")
     assert cluster.of_alice == "1000000"
     cluster.policy_file.write_text(good, encoding="utf-8")
-    job.looks.try_to_look()
+    job.checks.try_to_check()
     assert (capsys.readouterr().err, cluster.of_alice) == ("enforce: continues\n", "500000.0")
     cluster.policy_file.write_text("mode: full\n", encoding="utf-8")
     monkeypatch.setattr(enforce, "_GIVE_UP_S", -1.0)
     with pytest.raises(UserError, match="'full'"):
-        job.looks.try_to_look()
+        job.checks.try_to_check()
 
 
 def test_after_the_end_no_look_begins(cluster: InMemoryCluster) -> None:
     job = Job(cluster)
-    ending = threading.Thread(target=job.looks.end)
+    ending = threading.Thread(target=job.checks.end)
     ending.start()
     ending.join(10)
-    job.looks.look()
+    job.checks.check()
     assert (job.events(), cluster.of_alice) == ([], "1000000")
 
 
@@ -253,7 +253,7 @@ def test_a_second_job_on_the_same_checkpoints_is_refused(
 def test_a_start_with_a_wrong_policy_file_ends_what_has_expired_and_then_fails(
     cluster: InMemoryCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    Job(cluster).looks.look()
+    Job(cluster).checks.check()
     cluster.policy_file.write_text("mode: full\n", encoding="utf-8")
     monkeypatch.setattr(enforce, "now_ms", lambda: NOW_MS + 15 * MINUTE_MS)
     with pytest.raises(UserError, match="'full'"):

@@ -24,7 +24,7 @@ from kquota_spark.model.quotas.rules import END_MS, QuotaChange
 from kquota_spark.quotas import watched_sources
 from kquota_spark.quotas.ledger import Ledger
 from kquota_spark.quotas.stored import stored_rules
-from kquota_spark.quotas.watch import Watcher, with_look
+from kquota_spark.quotas.watch import Watcher, with_check
 from kquota_spark.quotas.watched_sources import AdminSource, ZooKeeperSource
 from kquota_spark.store.rules_tables import RulesTables
 from tests.support.tables.table_rows import T0_MS
@@ -120,7 +120,7 @@ class Polled:
     def look(self, now_ms: int, rate: float) -> None:
         """Let the watcher look at this limit at this time of its clock."""
         self.now_ms, self.rate = now_ms, rate
-        self.watcher.look()
+        self.watcher.poll()
 
     def restart(self, now_ms: int, rate: float) -> None:
         """Stop the watcher; another one looks at this limit at this time."""
@@ -237,7 +237,7 @@ class Kept:
     def look(self, now_ms: int, view: View) -> None:
         """Let the watcher look at this tree at this time of its clock."""
         self.now_ms, self.view = now_ms, view
-        self.watcher.look()
+        self.watcher.poll()
 
     def rules(self) -> list[tuple[int, int | None, float | None, int | None]]:
         """See `Polled.rules`."""
@@ -342,8 +342,8 @@ def test_an_edit_pushed_behind_a_deletion_by_a_clock_ahead_is_no_sign_of_a_clock
 
 def test_looks_are_kept_as_the_ends_of_what_was_looked_at_without_a_pause() -> None:
     looks: list[int] = []
-    for look_ms in (1_000, 2_000, 62_000, 200_000, 201_000, 3_000):
-        looks = with_look(looks, look_ms)
+    for check_ms in (1_000, 2_000, 62_000, 200_000, 201_000, 3_000):
+        looks = with_check(looks, check_ms)
     # 1 s to 62 s without a pause beyond 60 s; 200 s to 201 s; then the clock came back.
     assert looks == [62_000, 201_000, 3_000]
 

@@ -101,12 +101,12 @@ def test_files_of_two_dates_stay_apart(settings: Settings) -> None:
 @pytest.mark.usefixtures("few")
 def test_a_follower_reads_each_row_once_across_it(settings: Settings) -> None:
     follower, read = DeltaCommits(settings, "decisions"), list[int]()
-    found = follower.look()
+    found = follower.unread()
     assert found is not None
     follower.read(found)
 
     def look() -> None:
-        found = follower.look()
+        found = follower.unread()
         assert found is not None
         assert not found.is_fresh
         with Tables(settings) as tables:
@@ -318,12 +318,12 @@ def test_the_job_packs_and_trims_beside_its_queries_and_rests_in_between(
 
     monkeypatch.setattr(of_job, "pack", slow_pack)
     upkeep = Upkeep(settings, [LOG], lambda: now_s)
-    assert upkeep.look()
+    assert upkeep.work()
     assert levels(settings) == [0, 0, 0, 0, 0, 1]
     now_s = 149.0  # it had worked for 10 s until 110, so it rests until 150
-    assert not upkeep.look()
+    assert not upkeep.work()
     now_s = 150.0
-    assert upkeep.look()
+    assert upkeep.work()
     assert levels(settings) == [0, 1, 1]
 
 
@@ -335,7 +335,7 @@ def test_a_table_that_cannot_be_read_stops_no_other(
     log = Path(settings.tables) / "requests" / "_delta_log"
     log.rename(log.parent / "elsewhere")
     upkeep = Upkeep(settings, [LOG])
-    assert upkeep.look()
+    assert upkeep.work()
     assert levels(settings) == [1]
     assert [record.message.partition(":")[0] for record in caplog.records] == [
         "table requests was not tidied up"
@@ -351,7 +351,7 @@ def test_a_damaged_file_is_said_and_left_where_it_is(
     [damaged, *_] = small_files(table_of(settings))
     (Path(settings.tables) / "decisions" / damaged.path).write_bytes(b"not parquet")
     upkeep = Upkeep(settings, [LOG])
-    assert not upkeep.look()
+    assert not upkeep.work()
     assert levels(settings) == [0, 0, 0, 0]
     assert [record.message.partition(":")[0] for record in caplog.records] == [
         "table decisions was not tidied up"

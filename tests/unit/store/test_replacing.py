@@ -118,14 +118,14 @@ def test_files_are_removed_where_the_rows_changed_five_times_in_a_row(
 def test_rows_that_are_only_added_are_none_for_those_who_follow_the_table(settings: Settings) -> None:
     committed(settings, 0, decision(9, rate_per_s=1.0))
     follower = DeltaCommits(settings, "decisions")
-    begun = follower.look()
+    begun = follower.unread()
     assert begun is not None
     follower.read(begun)
     add_rows(settings, DECISIONS, written(settings, decision(2, rate_per_s=9.0)))
     add_rows(settings, DECISIONS, [])
-    looked = follower.look()
-    assert looked is not None
-    assert (looked.paths, looked.version) == ((), begun.version + 1)
+    unread = follower.unread()
+    assert unread is not None
+    assert (unread.paths, unread.version) == ((), begun.version + 1)
     assert found(settings) == [(2, 9.0), (9, 1.0)]
 
 

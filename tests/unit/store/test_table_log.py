@@ -94,17 +94,17 @@ def test_a_young_log_stays_as_it_is(settings: Settings) -> None:
 def test_a_follower_whose_commits_are_gone_begins_anew(settings: Settings) -> None:
     follower, late = DeltaCommits(settings, "decisions"), DeltaCommits(settings, "decisions")
     for each in (follower, late):
-        found = each.look()
+        found = each.unread()
         assert found is not None
         each.read(found)
     age(settings, "decisions", to_version=240)
-    found = follower.look()
+    found = follower.unread()
     assert found is not None
     assert (found.is_fresh, found.version) == (False, 200)  # at most 200 commits at a time
     log = Path(settings.tables) / "decisions" / "_delta_log"
     for version in range(100):
         (log / f"{version:020}.json").unlink()
-    found = late.look()
+    found = late.unread()
     assert found is not None
     assert (found.is_fresh, found.paths, found.version) == (True, (), 240)
 

@@ -11,7 +11,7 @@ import pytest
 
 from kquota_spark.config.loader import load_settings
 from kquota_spark.enforcement.edges.freeze_switch import FreezeSwitch
-from kquota_spark.enforcement.job import Looks
+from kquota_spark.enforcement.job import Checks
 from tests.support.enforcement.enforcement_cluster import InMemoryCluster
 from tests.support.programs.command_output import as_json, run
 from tests.support.tables.table_rows import write_table
@@ -33,11 +33,11 @@ def freeze(*arguments: str) -> tuple[int, str, str]:
     return run("freeze", "--reason", "incident 7", *arguments)
 
 
-def looks(cluster: InMemoryCluster) -> Looks:
+def checks(cluster: InMemoryCluster) -> Checks:
     """Of a job that runs for the rest of the process."""
     settings = load_settings(cluster.config)
     edges = cluster.edges(settings).__enter__()
-    return Looks(settings, edges, None, lambda _: None, lambda: cluster.now_ms, lambda: 0.0)
+    return Checks(settings, edges, None, lambda _: None, lambda: cluster.now_ms, lambda: 0.0)
 
 
 def switches(root: Path) -> list[str]:
@@ -51,8 +51,8 @@ def test_the_answer_names_the_cluster_the_switch_and_who_reads_it(cluster: InMem
         f"{SAID}switch {switch}, no enforcer has read it yet; --wait waits for its confirmation\n",
         "",
     )
-    job = looks(cluster)
-    job.look()
+    job = checks(cluster)
+    job.check()
     cluster.now_ms += 3_000
     read = f"{switch}, read by {READER} 3.00 s ago"
     assert freeze("--config", str(cluster.config))[1].splitlines()[1] == (
@@ -142,8 +142,8 @@ def test_a_switch_that_was_left_for_an_unknown_cluster_can_be_removed(cluster: I
 
 
 def test_wait_ends_when_the_enforcer_has_read_the_switch(cluster: InMemoryCluster) -> None:
-    job = looks(cluster)
-    job.look()  # it reads the switch while that is off
+    job = checks(cluster)
+    job.check()  # it reads the switch while that is off
     switch, answers = FreezeSwitch(load_settings(cluster.config)), list[str]()
     waiting = threading.Thread(
         target=lambda: answers.append(freeze("--wait", "--config", str(cluster.config))[1])
@@ -152,19 +152,19 @@ def test_wait_ends_when_the_enforcer_has_read_the_switch(cluster: InMemoryCluste
     while switch.frozen() is None:
         pass
     assert waiting.is_alive()
-    job.look()
+    job.check()
     waiting.join(60)
     assert answers == [f"{SAID}confirmed: {READER} has read it and sends nothing\n"]
 
 
 def test_nobody_confirms_while_another_enforcer_may_be_sending(cluster: InMemoryCluster) -> None:
-    job, switch = looks(cluster), FreezeSwitch(load_settings(cluster.config))
+    job, switch = checks(cluster), FreezeSwitch(load_settings(cluster.config))
     cluster.leases.take("another")
     freeze("--config", str(cluster.config))
-    job.look()
+    job.check()
     assert switch.reading() is None
     cluster.leases.holder = None
-    job.look()
+    job.check()
     reading = switch.reading()
     assert reading is not None and reading.frozen_since_ms == cluster.now_ms
 
@@ -172,7 +172,7 @@ def test_nobody_confirms_while_another_enforcer_may_be_sending(cluster: InMemory
 def test_without_a_confirmation_wait_fails_and_the_switch_stays_on(
     cluster: InMemoryCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kquota_spark.cli.enforce.freeze._LOOK_S", 1.0)
+    monkeypatch.setattr("kquota_spark.cli.enforce.freeze._CHECK_S", 1.0)
     text = cluster.config.read_text(encoding="utf-8").replace(
         "enforcement: {", "enforcement: {trigger: 1 ms, "
     )

@@ -232,7 +232,7 @@ def test_no_tables_yet_is_no_error_and_a_broken_one_is(tmp_path: Path) -> None:
     text = log.read_text()
     log.write_text("{")
     with pytest.raises(UserError, match="the log of table decisions cannot be read"):
-        exporter.look(20)
+        exporter.refresh(20)
     log.write_text(text)
     assert exporter.judged(35)["bucket_bytes_total"] == {ALICE: 1_000}  # nothing was skipped
 

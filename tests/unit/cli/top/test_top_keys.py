@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from kquota_spark.cli.top.feed import Answer, Look, Question
+from kquota_spark.cli.top.feed import Answer, BucketView, Question
 from kquota_spark.cli.top.keys import Room, after_key
 from kquota_spark.cli.top.page import View
 from kquota_spark.reports.scope.broker_buckets import BucketKey
@@ -61,13 +61,17 @@ def test_the_same_keys_scroll_a_page_to_its_end_and_no_further() -> None:
 
 def test_enter_e_and_v_look_at_the_chosen_bucket_and_at_one_another() -> None:
     view = listed(chosen=3)
-    for key, look in (("enter", Look.CHART), ("e", Look.EXPLAIN), ("v", Look.VIOLATIONS)):
-        near = pressed(view, key)
-        assert (near.question.near, near.question.look) == (KEY, look)
-        assert pressed(replace(near, scroll=9), "v").question.look is Look.VIOLATIONS
-        assert pressed(replace(near, scroll=9), "v").scroll == 0
-        assert pressed(near, "escape").question.near is None
-    assert pressed(listed(count=0), "enter").question.near is None
+    for key, bucket_view in (
+        ("enter", BucketView.CHART),
+        ("e", BucketView.EXPLAIN),
+        ("v", BucketView.VIOLATIONS),
+    ):
+        details = pressed(view, key)
+        assert (details.question.selected, details.question.bucket_view) == (KEY, bucket_view)
+        assert pressed(replace(details, scroll=9), "v").question.bucket_view is BucketView.VIOLATIONS
+        assert pressed(replace(details, scroll=9), "v").scroll == 0
+        assert pressed(details, "escape").question.selected is None
+    assert pressed(listed(count=0), "enter").question.selected is None
 
 
 def test_a_filter_is_typed_kept_and_cleared() -> None:
@@ -95,10 +99,10 @@ def test_letters_sort_reverse_and_choose_a_type() -> None:
 
 
 def test_help_opens_anywhere_and_closes_to_where_it_was() -> None:
-    near = pressed(listed(chosen=3), "enter")
+    details = pressed(listed(chosen=3), "enter")
     for close in ("?", "escape", "enter"):
-        assert pressed(near, "?", close) == near
-    assert pressed(near, "?").is_help is True
+        assert pressed(details, "?", close) == details
+    assert pressed(details, "?").is_help is True
 
 
 def test_q_quits_except_in_a_filter() -> None:

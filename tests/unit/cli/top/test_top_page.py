@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from kquota_spark.cli.top.feed import Answer, Look, Near, Question
+from kquota_spark.cli.top.details import harm_text
+from kquota_spark.cli.top.feed import Answer, BucketView, Details, Question
 from kquota_spark.cli.top.lines import Line
-from kquota_spark.cli.top.near import harm_text
 from kquota_spark.cli.top.page import HELP, KEYS, View, most_scroll, screen
 from kquota_spark.formats.text.escape import width
 from kquota_spark.reports.scope.broker_buckets import BucketKey
@@ -28,9 +28,9 @@ def row(**changed: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def view(*rows: dict[str, Any], near: Near | None = None, **asked: Any) -> View:
-    question = Question(near=None if near is None else KEY, **asked)
-    answer = Answer(question, 59_000, TopBuckets(list(rows), len(rows), 1, 1), near)
+def view(*rows: dict[str, Any], details: Details | None = None, **asked: Any) -> View:
+    question = Question(selected=None if details is None else KEY, **asked)
+    answer = Answer(question, 59_000, TopBuckets(list(rows), len(rows), 1, 1), details)
     return View("demo", 5_000, 30_000, question, answer)
 
 
@@ -127,12 +127,12 @@ def test_a_bucket_from_near_fits(columns: int) -> None:
     }  # fmt: skip
     client = {"user": "alice", "client_id": "c" * 99, "mean_rate_per_s": 1e6, "amount": 9, "requests": 3,
               "delay_ms": 40}  # fmt: skip
-    chart = Near(Look.CHART, 59_000, None, [client], [near_second(age_s) for age_s in range(60)])
-    lines = shown(view(near=chart), columns, 80)
+    chart = Details(BucketView.CHART, 59_000, None, [client], [near_second(age_s) for age_s in range(60)])
+    lines = shown(view(details=chart), columns, 80)
     assert max(map(width, lines)) <= columns
     assert lines[2] == "alice / etl, produce, broker 2, rule u/alice/c/etl"
     assert any(line.split()[:1] == ["alice"] for line in lines)
-    violations = shown(view(near=Near(Look.VIOLATIONS, 59_000, episodes=[episode])), columns)
+    violations = shown(view(details=Details(BucketView.VIOLATIONS, 59_000, episodes=[episode])), columns)
     assert max(map(width, violations)) <= columns
     # Long titles take two lines where there is no room for them.
     [title] = [line for line in violations if line.split()[:2] == ["start", "lasted"]]

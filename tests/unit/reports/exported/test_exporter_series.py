@@ -8,13 +8,13 @@ from typing import Any
 
 from deltalake import DeltaTable, write_deltalake
 
-from kquota_spark.reports.exported.bucket_looks import BucketKey, Counts, Look, SeenBucket
+from kquota_spark.reports.exported.bucket_refresh import BucketKey, Counts, Refresh, SeenBucket
 from kquota_spark.reports.exported.shown_buckets import ShownBuckets
 from tests.support.chance import Chance
 from tests.support.reports.exported import Exporter
 from tests.support.tables.table_rows import DAY, decision
 
-LOOK_MS = 15_000
+REFRESH_MS = 15_000
 OTHER = ("produce", "other")
 
 
@@ -22,14 +22,14 @@ def _key(name: str) -> BucketKey:
     return BucketKey(1, "produce", name, "")
 
 
-def _look(**uses: float) -> Look:
+def _refresh(**uses: float) -> Refresh:
     """Buckets that were used so much, each with 10 requests."""
     seen = [
         SeenBucket(_key(name), 1e6, 3, None, 0, 0, None, None, 0, use, Counts(requests=10))
         for name, use in sorted(uses.items(), key=lambda item: -item[1])
     ]
     count = len(seen)
-    return Look(tuple(seen), {"produce": Counts(requests=10 * count)}, {"produce": count})
+    return Refresh(tuple(seen), {"produce": Counts(requests=10 * count)}, {"produce": count})
 
 
 def _names(shown: ShownBuckets) -> set[str]:
@@ -38,7 +38,7 @@ def _names(shown: ShownBuckets) -> set[str]:
 
 def test_those_of_most_use_are_shown_and_the_others_summed() -> None:
     shown = ShownBuckets(2)
-    shown.fold(_look(a=0.9, b=0.5, c=0.4, d=0.1), 0)
+    shown.fold(_refresh(a=0.9, b=0.5, c=0.4, d=0.1), 0)
     assert _names(shown) == {"a", "b"}
     assert shown.others == {"produce": Counts(requests=20)}
     assert shown.dropped == {"produce": 2}
@@ -46,22 +46,22 @@ def test_those_of_most_use_are_shown_and_the_others_summed() -> None:
 
 def test_a_bucket_gives_way_to_one_that_is_used_a_quarter_more_and_not_before() -> None:
     shown = ShownBuckets(1)
-    shown.fold(_look(a=0.4, b=0.3), 0)
-    shown.fold(_look(a=0.4, b=0.49), LOOK_MS)  # 0.49 < 1.25 x 0.4
+    shown.fold(_refresh(a=0.4, b=0.3), 0)
+    shown.fold(_refresh(a=0.4, b=0.49), REFRESH_MS)  # 0.49 < 1.25 x 0.4
     assert _names(shown) == {"a"}
-    shown.fold(_look(a=0.4, b=0.51), 2 * LOOK_MS)
+    shown.fold(_refresh(a=0.4, b=0.51), 2 * REFRESH_MS)
     assert _names(shown) == {"b"}
-    shown.fold(_look(a=0.6, b=0.51), 3 * LOOK_MS)  # back takes as much again: 0.6375
+    shown.fold(_refresh(a=0.6, b=0.51), 3 * REFRESH_MS)  # back takes as much again: 0.6375
     assert _names(shown) == {"b"}
 
 
 def test_a_quiet_look_takes_no_series_away() -> None:
     shown = ShownBuckets(1)
-    shown.fold(_look(a=0.8, b=0.3), 0)
-    shown.fold(_look(b=0.3), LOOK_MS)
+    shown.fold(_refresh(a=0.8, b=0.3), 0)
+    shown.fold(_refresh(b=0.3), REFRESH_MS)
     assert _names(shown) == {"a"}
     # After ten minutes the 0.8 counts a quarter: 1.25 x 0.2 < 0.3.
-    shown.fold(_look(b=0.3), 600_000)
+    shown.fold(_refresh(b=0.3), 600_000)
     assert _names(shown) == {"b"}
 
 
@@ -72,7 +72,8 @@ def test_uses_that_shake_by_a_twentieth_change_no_series_in_an_hour(chance: Chan
     for look in range(240):
         before = _names(shown)
         shown.fold(
-            _look(**{name: use * chance.uniform(0.95, 1.05) for name, use in uses.items()}), look * LOOK_MS
+            _refresh(**{name: use * chance.uniform(0.95, 1.05) for name, use in uses.items()}),
+            look * REFRESH_MS,
         )
         changes += look >= 8 and _names(shown) != before  # two minutes to find the highest
     assert changes == 0
@@ -84,9 +85,9 @@ def test_no_counter_goes_backwards_and_together_they_are_everything(chance: Chan
     other = total = comings = 0
     for look in range(400):
         active = chance.sample(range(30), chance.randrange(0, 30))
-        now_ms = look * LOOK_MS * chance.choice([1, 1, 1, 5])
+        now_ms = look * REFRESH_MS * chance.choice([1, 1, 1, 5])
         before = set(shown.series)
-        shown.fold(_look(**{f"b{n}": chance.random() for n in active}), now_ms)
+        shown.fold(_refresh(**{f"b{n}": chance.random() for n in active}), now_ms)
         shown.forget_idle(now_ms)
         total += 10 * len(active)
         comings += len({key for key in set(shown.series) - before if key in last})

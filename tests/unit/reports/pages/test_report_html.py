@@ -21,11 +21,11 @@ from kquota_spark.reports.sections import AuditReport
 from tests.support.reports.drawn_report import (
     HOSTILE,
     empty_report,
-    first_look,
     full_report,
     large_report,
     name,
     tenant_report,
+    without_quotas,
 )
 
 EVENTS = re.compile(r"on[a-z]+$")
@@ -110,7 +110,7 @@ def test_sections_stand_in_the_order_of_the_questions() -> None:
 
 
 def test_a_first_look_begins_with_usage_and_where_to_begin() -> None:
-    assert titles(first_look())[:2] == ["Who used how much?", "Where to begin"]
+    assert titles(without_quotas())[:2] == ["Who used how much?", "Where to begin"]
 
 
 def test_a_tenant_is_spoken_to_and_learns_nothing_of_findings_and_threads() -> None:

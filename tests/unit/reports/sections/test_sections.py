@@ -8,7 +8,7 @@ from pathlib import Path
 from kquota_spark.reports.pages.page_data import csv_files
 from kquota_spark.reports.scope.period import Period
 from kquota_spark.reports.scope.report_scope import Scope, open_scope
-from kquota_spark.reports.sections import FIRST_LOOK, SECTIONS, AuditReport
+from kquota_spark.reports.sections import SECTIONS, WITHOUT_QUOTAS, AuditReport
 from kquota_spark.store.reading import Tables
 from tests.support.reports.drawn_report import empty_report
 from tests.support.tables.report_tables import FROM_MS, TO_MS, write_report_tables
@@ -30,7 +30,7 @@ def test_each_file_comes_from_one_section() -> None:
 
 
 def test_a_page_without_any_quota_has_no_section_of_its_own() -> None:
-    assert set(FIRST_LOOK) < set(SECTIONS)
+    assert set(WITHOUT_QUOTAS) < set(SECTIONS)
 
 
 def test_what_two_sections_need_is_asked_once(tmp_path: Path) -> None:

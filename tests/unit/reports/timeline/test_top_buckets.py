@@ -256,7 +256,7 @@ def test_the_mean_of_request_time_is_in_percent_of_a_thread_as_its_rate_and_limi
     (row,) = top(tmp_path)
     assert row["mean_rate_per_s"] == 5.0  # 500 ms in ten seconds
     feed = feed_of(tmp_path)
-    near = feed.read(Question(near=BucketKey.of(row))).near
+    near = feed.read(Question(selected=BucketKey.of(row))).details
     feed.close()
     assert near is not None
     assert [client["mean_rate_per_s"] for client in near.clients] == [5.0]

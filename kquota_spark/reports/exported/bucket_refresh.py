@@ -18,8 +18,8 @@ RECENT_MS = 60_000
 """Period (ms) before the broker's newest decision; gauges show its highest value."""
 _LONGEST_SAMPLE_MS = 60_000
 _BUCKET = "broker_id, quota_type, bucket_user, bucket_client_id, tags"
-_LOOK = f"""
-create temp table look as
+_REFRESHED = f"""
+create temp table refreshed as
 with shown as (
   select unnest(?::int[]) as broker_id, unnest(?::varchar[]) as quota_type, unnest(?::varchar[]) as bucket_user,
          unnest(?::varchar[]) as bucket_client_id, unnest(?::varchar[]) as tags,
@@ -75,18 +75,18 @@ _BUCKETS = f"""
 select {_BUCKET}, newest['limit'], newest['level'], newest['rule'], last_ms, coalesce(held_until_ms, 0), rate_per_s,
   quota_used_percent, longest_throttle_ms, greatest(least(coalesce(quota_used_percent, 0) / 100, 1), coalesce(
   if(is_log, amount, rate_per_s) / nullif(sum(if(is_log, amount, rate_per_s)) over (partition by quota_type), 0), 0)
-) as use, {", ".join(_COUNTS)} from look order by is_shown desc, use desc, {_BUCKET} limit ?
+) as use, {", ".join(_COUNTS)} from refreshed order by is_shown desc, use desc, {_BUCKET} limit ?
 """  # noqa: S608 - names of ours
 _TYPES = f"""
 select quota_type, count(*) as buckets, {", ".join(f"sum({name})::bigint as {name}" for name in _COUNTS)}
-from look group by quota_type order by quota_type
+from refreshed group by quota_type order by quota_type
 """  # noqa: S608 - names of ours
 OF_PLACE = ("unmetered_amount", "decisions", "certain_decisions", "requests_judged", "requests_agreeing")
 """Columns that are summed for one quota type on one broker."""
 _PLACES = f"""
 select broker_id, quota_type, max(last_ms) as newest_ms, bool_or(is_log) as is_log,
        {", ".join(f"sum({name})::bigint as {name}" for name in OF_PLACE)}
-from look group by broker_id, quota_type order by broker_id, quota_type
+from refreshed group by broker_id, quota_type order by broker_id, quota_type
 """  # noqa: S608 - names of ours
 
 
@@ -153,7 +153,7 @@ class SeenPlace:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Refresh:
     """The new decisions of one refresh."""
 
     buckets: tuple[SeenBucket, ...] = ()
@@ -164,7 +164,7 @@ class Look:
     places: Mapping[tuple[int, str], SeenPlace] = field(default_factory=dict)
 
 
-def look_at(
+def read_refresh(
     tables: Tables,
     cluster_id: str,
     *,
@@ -172,7 +172,7 @@ def look_at(
     shown: Mapping[BucketKey, tuple[int, int]],
     logged: Collection[tuple[int, str]],
     most: int,
-) -> Look:
+) -> Refresh:
     """The buckets and sums of the opened decisions.
 
     Args:
@@ -194,9 +194,9 @@ def look_at(
         *([shown[key][part] for key in keys] for part in (0, 1)),
     ]
     of_logged = [[place[part] for place in logged] for part in (0, 1)]
-    tables.query(_LOOK, [*of_shown, *of_logged, cluster_id, from_ms])
+    tables.query(_REFRESHED, [*of_shown, *of_logged, cluster_id, from_ms])
     types = tables.query(_TYPES).rows
-    return Look(
+    return Refresh(
         buckets=tuple(
             SeenBucket(*(BucketKey(*row[:5]), *row[5:14], Counts(*row[14:])))
             for row in tables.query(_BUCKETS, [most]).rows

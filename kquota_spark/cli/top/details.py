@@ -9,7 +9,7 @@ from kquota_spark.cli.read.timeline import print_chart
 from kquota_spark.cli.text.columns import column
 from kquota_spark.cli.text.page import Tone
 from kquota_spark.cli.text.render import Report, Row, Shown, layout_of
-from kquota_spark.cli.top.feed import Look, Near
+from kquota_spark.cli.top.feed import BucketView, Details
 from kquota_spark.cli.top.lines import BARS, Line, ScreenPage, line_of, tone_of
 from kquota_spark.formats.text.escape import terminal_text
 from kquota_spark.formats.text.person_units import (
@@ -28,30 +28,30 @@ _NO_CLIENT = "no client is known by name: only JMX reports it, or it has been id
 _NO_SECOND = "no second of this bucket in the last 60 s of the table"
 
 
-def near_lines(key: BucketKey, near: Near, columns: int) -> list[Line]:
+def detail_lines(key: BucketKey, details: Details, columns: int) -> list[Line]:
     """All lines about a bucket; the screen shows a part of them."""
     page = ScreenPage(columns)
-    page.paragraph("", bucket_line(key, near), Tone.TITLE, indent=0)
-    if near.look is Look.EXPLAIN:
-        return [*page.lines, Line(), *near.explanation]
-    if near.look is Look.VIOLATIONS:
-        return [*page.lines, Line(), *_episode_lines(key, near.episodes, columns)]
-    page.paragraph("", harm_text(near.seconds, near.newest_ms), indent=0)
-    tables = [Line(), *_client_lines(key, near, columns), Line(), *_second_lines(key, near, columns)]
-    return [*page.lines, *chart_lines(near, columns), *tables]
+    page.paragraph("", bucket_line(key, details), Tone.TITLE, indent=0)
+    if details.bucket_view is BucketView.EXPLAIN:
+        return [*page.lines, Line(), *details.explanation]
+    if details.bucket_view is BucketView.VIOLATIONS:
+        return [*page.lines, Line(), *_episode_lines(key, details.episodes, columns)]
+    page.paragraph("", harm_text(details.seconds, details.newest_ms), indent=0)
+    tables = [Line(), *_client_lines(key, details, columns), Line(), *_second_lines(key, details, columns)]
+    return [*page.lines, *chart_lines(details, columns), *tables]
 
 
-def chart_lines(near: Near, columns: int) -> list[Line]:
+def chart_lines(details: Details, columns: int) -> list[Line]:
     """The timeline with its events; nothing without one."""
     page = ScreenPage(columns)
-    if near.timeline is not None:
-        print_chart(near.timeline, _MOST_EVENTS, page)
+    if details.timeline is not None:
+        print_chart(details.timeline, _MOST_EVENTS, page)
     return page.lines
 
 
-def bucket_line(key: BucketKey, near: Near) -> str:
+def bucket_line(key: BucketKey, details: Details) -> str:
     """The bucket, its quota type and its broker, and the rule of its newest second."""
-    rules = [row["rule"] for row in near.seconds]
+    rules = [row["rule"] for row in details.seconds]
     of_key = {
         "bucket_user": key.user,
         "bucket_client_id": key.client_id,
@@ -79,15 +79,15 @@ def harm_text(seconds: Sequence[Row], newest_ms: int) -> str:
     )
 
 
-def _client_lines(key: BucketKey, near: Near, columns: int) -> Sequence[Line]:
-    if not near.clients:
+def _client_lines(key: BucketKey, details: Details, columns: int) -> Sequence[Line]:
+    if not details.clients:
         page = ScreenPage(columns)
         page.paragraph("", _NO_CLIENT, indent=0)
         return page.lines
-    return _table(client_report(key, near), columns, [None] * len(near.clients))
+    return _table(client_report(key, details), columns, [None] * len(details.clients))
 
 
-def client_report(key: BucketKey, near: Near) -> Report:
+def client_report(key: BucketKey, details: Details) -> Report:
     """The clients in the bucket in the last minute."""
     shown = (
         Shown("user", lambda row: person_name(row["user"]), is_text=True, keep=12),
@@ -97,17 +97,17 @@ def client_report(key: BucketKey, near: Near) -> Report:
         column("requests", "reqs", rank=2),
         column("delay_ms", "total delay"),
     )
-    return Report("", (), near.clients, shown, when_empty=_NO_CLIENT)
+    return Report("", (), details.clients, shown, when_empty=_NO_CLIENT)
 
 
-def _second_lines(key: BucketKey, near: Near, columns: int) -> Sequence[Line]:
-    if not near.seconds:
+def _second_lines(key: BucketKey, details: Details, columns: int) -> Sequence[Line]:
+    if not details.seconds:
         return [line_of(_NO_SECOND)]
-    tones = [tone_of(row["quota_used_percent"]) for row in near.seconds]
-    return _table(second_report(key, near), columns, tones)
+    tones = [tone_of(row["quota_used_percent"]) for row in details.seconds]
+    return _table(second_report(key, details), columns, tones)
 
 
-def second_report(key: BucketKey, near: Near) -> Report:
+def second_report(key: BucketKey, details: Details) -> Report:
     """The seconds of the bucket in the last minute, newest first."""
     shown = (
         Shown("second", lambda row: clock_time(row["second"], with_day=False)),
@@ -125,7 +125,7 @@ def second_report(key: BucketKey, near: Near) -> Report:
             rank=1,
         ),
     )
-    return Report("", (), near.seconds, shown, when_empty=_NO_SECOND)
+    return Report("", (), details.seconds, shown, when_empty=_NO_SECOND)
 
 
 def _episode_lines(key: BucketKey, episodes: Sequence[Row], columns: int) -> Sequence[Line]:
