@@ -51,7 +51,7 @@ class Sink:
         settings: Settings,
         query: str,
         reports: TaskReports,
-        say: Callable[[str], None],
+        notice: Callable[[str], None],
         run: Run | None = None,
     ) -> None:
         self.settings, self.query, self._run = settings, query, run
@@ -60,8 +60,8 @@ class Sink:
         self._pins = Pins(settings, query)
         self._commits = {name: BatchCommits(settings, _DECLARED[name]) for name in TARGETS[query]}
         self._episodes = EpisodeFold(settings)
-        self.clock = OwnClock(say)
-        self.gaps = GapWatch(settings, say) if query == LOG else None
+        self.clock = OwnClock(notice)
+        self.gaps = GapWatch(settings, notice) if query == LOG else None
 
     def commit(self, rows: DataFrame, number: int) -> None:
         """Run one micro-batch and commit it: the function for `foreachBatch`."""

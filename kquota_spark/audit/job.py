@@ -33,7 +33,7 @@ from kquota_spark.model.quotas.rules import RuleBook
 from kquota_spark.process.check import require_java
 from kquota_spark.process.clock import now_ms, now_s
 from kquota_spark.process.graceful_stop import StopRequest
-from kquota_spark.process.notices import say_with_time as say
+from kquota_spark.process.notices import notice_with_time as notice
 from kquota_spark.quotas.watch import Watcher
 from kquota_spark.store.creation import create_tables
 
@@ -67,18 +67,20 @@ def run_audit(
     """
     require_java()
     require_pinned_threads()
-    stop = StopRequest(say)
+    stop = StopRequest(notice)
     metrics = AuditMetrics(settings)
-    say(f"checking the topics of {settings.kafka.bootstrap_servers} and the tables under {settings.tables}")
+    notice(
+        f"checking the topics of {settings.kafka.bootstrap_servers} and the tables under {settings.tables}"
+    )
     names = _checked(settings, queries)
     with suppress(StoppedWaitingError), ExitStack() as stack:
         stack.callback(stop.end)
         holds = _held(settings, names, stack, stop)
         stack.enter_context(metrics.served())
         begun = _prepared(settings, names, is_new_lineage=is_new_lineage)
-        say(f"reading the quotas of {settings.cluster_id} ({settings.quotas.source})")
+        notice(f"reading the quotas of {settings.cluster_id} ({settings.quotas.source})")
         check, ask_brokers = _watch(settings, stack)
-        say("starting Spark")
+        notice("starting Spark")
         session = spark_session(settings, f"kquota-audit {settings.cluster_id}")
         stack.callback(session.stop)
         stop.hold_jvm(session)
@@ -112,7 +114,7 @@ def _held(settings: Settings, names: Sequence[str], stack: ExitStack, stop: Stop
     """Locks or leases of the queries, taken before anything is written, so that a refused driver changes nothing."""
     return {
         name: stack.enter_context(
-            only_driver(settings, settings.checkpoints, name, notice=say, is_stopped=stop.wait)
+            only_driver(settings, settings.checkpoints, name, notice=notice, is_stopped=stop.wait)
         )
         for name in names
     }
@@ -121,10 +123,10 @@ def _held(settings: Settings, names: Sequence[str], stack: ExitStack, stop: Stop
 def _prepared(settings: Settings, names: Sequence[str], *, is_new_lineage: bool) -> list[str]:
     """Prepare tables, notes and checkpoints; returns the queries that continue under a new lineage."""
     create_tables(settings)
-    GapWatch(settings, say).record()
+    GapWatch(settings, notice).record()
     begun = require_lineage(settings, names, is_new=is_new_lineage)
     for line in expired_samples(settings) if JMX in names else ():
-        say(line)
+        notice(line)
     return begun
 
 
@@ -138,7 +140,7 @@ def _watch(settings: Settings, stack: ExitStack) -> tuple[Callable[[], None], Ca
     watcher = Watcher(settings)
     brokers = BrokerConfigs(settings, now_ms)
     for finding in brokers.ask():
-        say(f"warning: {finding.evidence}: {finding.advice}")
+        notice(f"warning: {finding.evidence}: {finding.advice}")
     brokers.start()
     stack.callback(brokers.stop)
     watcher.start()
@@ -178,13 +180,13 @@ class _Run:
 
     def on(self, names: Sequence[str]) -> None:
         started = [self._started(name, is_once=False) for name in names]
-        say(f"auditing {self.settings.cluster_id}: {', '.join(names)}; stop with Ctrl-C")
+        notice(f"auditing {self.settings.cluster_id}: {', '.join(names)}; stop with Ctrl-C")
         self._wait(started)
 
     def _started(self, name: str, *, is_once: bool) -> Started:
         return start_query(
             self.session, self.settings, name,
-            is_once=is_once, notice=say, run=self.runs[name], on_restart=self.ask_brokers,
+            is_once=is_once, notice=notice, run=self.runs[name], on_restart=self.ask_brokers,
         )  # fmt: skip
 
     def _wait(self, started: Sequence[Started]) -> None:
@@ -208,13 +210,13 @@ class _Run:
             if time.monotonic() - reported_s > _REPORT_S:
                 reported_s = time.monotonic()
                 self.metrics.read_tables()
-                say("  ".join(f"{name} {done.rows:,}" for name, done in progress.items()))
+                notice("  ".join(f"{name} {done.rows:,}" for name, done in progress.items()))
         if self.stop.is_asked:
             self.stop.silence_spark()
         for query, _ in started:
             query.stop()
         for name, done in progress.items():
-            say(f"{name}: {done}")
+            notice(f"{name}: {done}")
 
     def _check(self) -> None:
         """Raise the error that ended a thread beside the queries, or that another driver has taken over."""

@@ -16,8 +16,8 @@ from kquota_spark.store.reading import utc_text
 class OwnClock:
     """Votes of the brokers; the lines of a broker in the newest micro-batch that has some are its vote."""
 
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self._say = say
+    def __init__(self, notice: Callable[[str], None]) -> None:
+        self._notice = notice
         self._ahead_of: dict[int, list[Ahead]] = {}
         self._set_aside: list[Ahead] = []
         """Lines that a clock behind has set aside: those of most brokers, and all that were set aside later."""
@@ -46,7 +46,7 @@ class OwnClock:
             self._set_aside = [*past, *(each for lines in votes for each in lines)]
         elif past:
             named = ", ".join(map(str, sorted(_brokers(past))))
-            self._say(
+            self._notice(
                 f"warning: lines of broker {named} were set aside while the clock of this machine was behind, or "
                 f"theirs ahead: judge them by {_restate(past)}"
             )

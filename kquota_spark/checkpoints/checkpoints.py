@@ -237,5 +237,5 @@ def _foreign(settings: Settings, query: str, offset: dict[str, Any]) -> str:
     meant = kafka.log_topics(offset) if query == LOG else [kafka.jmx_topic]
     if not offset.keys().isdisjoint(meant):
         return ""
-    said = kafka.subscription[1] if query == LOG else kafka.jmx_topic
-    return f"it reads topic {', '.join(sorted(offset))}, and the settings say {said}"
+    topic = kafka.subscription[1] if query == LOG else kafka.jmx_topic
+    return f"it reads topic {', '.join(sorted(offset))}, and the settings say {topic}"

@@ -28,7 +28,7 @@ from kquota_spark.config.roots import local_path
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.process.clock import now_ms
-from kquota_spark.process.notices import say
+from kquota_spark.process.notices import notice
 from kquota_spark.store.storage import place_of
 
 if TYPE_CHECKING:
@@ -229,7 +229,7 @@ def taken_lease(
         UserError: another driver holds it, or the store does not answer.
     """
     table, path = LeaseTable(settings, place_of(root, "leases")), _note_path(root, name)
-    watched, is_said = Watched(settings.stream.lease_time / 1_000), False
+    watched, is_noted = Watched(settings.stream.lease_time / 1_000), False
     while True:
         number, beat = table.number(name), _noted(settings, path)
         sight = watched.sight(number, beat, clock_s())
@@ -240,8 +240,8 @@ def taken_lease(
             if table.take(name, number):
                 return Lease(table, name, number + 1, settings, root)
             continue
-        if not is_said:
-            is_said = True
+        if not is_noted:
+            is_noted = True
             seconds = f"{settings.stream.lease_time / 1_000:g} s"
             notice(f"{root}: waiting up to {seconds} for a sign of life of its driver (pid {holder})")
         if is_stopped(_POLL_S):
@@ -290,7 +290,7 @@ def only_driver(
     name: str,
     in_use: str = IN_USE,
     *,
-    notice: Callable[[str], None] = say,
+    notice: Callable[[str], None] = notice,
     is_stopped: Callable[[float], bool] = _asleep,
 ) -> Iterator[Hold]:
     """Be the only driver of a set of queries: by the file lock on a local disk, by a lease on an object store.

@@ -101,9 +101,9 @@ class KnownRules:
 def _changed_entities(before: pa.Table, after: pa.Table) -> list[str]:
     """Entities with a row that is in only one of the tables."""
     old, new = _texts(before), _texts(after)
-    gone = before["entity"].filter(pc.invert(pc.is_in(old, value_set=new)))
+    removed = before["entity"].filter(pc.invert(pc.is_in(old, value_set=new)))
     come = after["entity"].filter(pc.invert(pc.is_in(new, value_set=old)))
-    found: list[Any] = pa.chunked_array([*gone.chunks, *come.chunks], pa.string()).unique().to_pylist()
+    found: list[Any] = pa.chunked_array([*removed.chunks, *come.chunks], pa.string()).unique().to_pylist()
     return found
 
 

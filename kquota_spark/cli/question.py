@@ -41,7 +41,7 @@ from kquota_spark.cli.options import (
     with_source,
 )
 from kquota_spark.cli.text import columns
-from kquota_spark.cli.text.page import Page, say
+from kquota_spark.cli.text.page import Page, print_line
 from kquota_spark.cli.text.render import Colour, Report, Row, Shown, show
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
@@ -283,7 +283,7 @@ def _parser_of(question: Question) -> argparse.ArgumentParser:
 
 def _done(found: Found) -> int:
     if found.warning:
-        say(f"kquota: {terminal_text(found.warning)}", sys.stderr)
+        print_line(f"kquota: {terminal_text(found.warning)}", sys.stderr)
     return found.code
 
 

@@ -32,7 +32,7 @@ class Collector:
     """Opens the topic; called again after messages failed."""
     interval_ms: int
     """Time from one poll to the next."""
-    tell: Callable[[str], None]
+    notice: Callable[[str], None]
     """Takes one line for the operator."""
     clock_ms: Callable[[], int]
     """The wall clock that stamps the samples, epoch ms."""
@@ -100,8 +100,8 @@ class Collector:
     def _mark(self, what: str, problem: str, verb: str) -> None:
         """Report once that an agent or the topic fails, and once that it is back."""
         if problem and what not in self._away:
-            self.tell(f"{what} {verb}: {problem}; continues without it, reports when it is back")
+            self.notice(f"{what} {verb}: {problem}; continues without it, reports when it is back")
             self._away.add(what)
         elif not problem and what in self._away:
             self._away.remove(what)
-            self.tell(f"{what} is back")
+            self.notice(f"{what} is back")

@@ -16,7 +16,7 @@ from kquota_spark.enforce.changes import Event, LogEntry, Mode, Proposal, StepId
 from kquota_spark.enforce.guard_settings import Exempt, GuardSettings
 from kquota_spark.enforce.guards import LEASE, STALE, Check, Situation, refusal
 from kquota_spark.enforce.log_state import Journal, LogState, Step
-from kquota_spark.enforce.plan import Plan, plan_id_of, standing_plan
+from kquota_spark.enforce.plan import Plan, open_plan, plan_id_of
 from kquota_spark.enforce.ports import Change, Cluster, Frozen, Held, Lease, Ledger, Switch
 from kquota_spark.enforce.writing import LATE_WRITE_MS, Writer
 from kquota_spark.errors import UserError
@@ -234,13 +234,13 @@ class Enforcer:
             entries.append(replace(entry, author=self._actor, ticket=ticket))
             if objection is None:
                 beside.append(wanted)
-        standing = standing_plan(state, entries, now_ms - self._settings.approve_within)
-        if standing is not None:
-            return standing, []
+        plan = open_plan(state, entries, now_ms - self._settings.approve_within)
+        if plan is not None:
+            return plan, []
         replaced = [
             replace(
                 step.last, event=Event.SUPERSEDED, at_ms=now_ms, actor=self._actor,
-                detail=f"replaced by plan {plan_id} of {_whose(step, self._actor)}",
+                detail=f"replaced by plan {plan_id} of {_author(step, self._actor)}",
             )
             for wanted in beside
             for step in state.open_steps(wanted.quota)
@@ -371,7 +371,7 @@ def _steps(journal: Journal, plan_id: str) -> list[Step]:
     return steps
 
 
-def _whose(step: Step, actor: str) -> str:
+def _author(step: Step, actor: str) -> str:
     return "the same author" if step.planned.actor == actor else actor
 
 

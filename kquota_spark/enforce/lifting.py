@@ -45,7 +45,7 @@ class Fate(Enum):
     RESTORE = "restore"
     LIFTED = "lifted"
     RESTORED = "restored"
-    GONE = "not set any more"
+    REMOVED = "not set any more"
     KEPT = "set again since it was lifted: stays"
     SUPERSEDED = "somebody else set it meanwhile: stays"
     FAILED = "failed"
@@ -228,5 +228,5 @@ class Lifter:
 
 def _not_lifted(quota: Quota, held: Held) -> Line:
     if held.value is None:
-        return Line(quota, None, None, Fate.GONE)
+        return Line(quota, None, None, Fate.REMOVED)
     return Line(quota, held.value, held.value, Fate.FAILED, held.problem)

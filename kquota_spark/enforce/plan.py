@@ -51,7 +51,7 @@ def plan_id_of(proposals: Sequence[Proposal], state: LogState) -> str:
     raise AssertionError("two batches with one digest")
 
 
-def standing_plan(state: LogState, entries: Sequence[LogEntry], from_ms: int) -> Plan | None:
+def open_plan(state: LogState, entries: Sequence[LogEntry], from_ms: int) -> Plan | None:
     """An earlier plan for the same changes that still waits or was refused; None if there is none.
 
     Rounds follow each other within seconds. A round with the same result as the last one writes nothing. But a plan
@@ -63,14 +63,14 @@ def standing_plan(state: LogState, entries: Sequence[LogEntry], from_ms: int) ->
         entries: first rows of the new plan.
         from_ms: epoch ms; only plans made after this count.
     """
-    found = _said(entries)
+    found = _content(entries)
     if any(entry.event is Event.PLANNED and entry.mode is Mode.ENFORCE for entry in entries):
         return None
     for plan_id, steps in reversed(state.plans.items()):
         if steps[0].planned.at_ms <= from_ms:
             return None
-        is_standing = all(step.last is step.planned or step.is_open for step in steps)
-        if is_standing and _said([step.planned for step in steps]) == found:
+        is_open = all(step.last is step.planned or step.is_open for step in steps)
+        if is_open and _content([step.planned for step in steps]) == found:
             pairs = zip(steps, entries, strict=True)
             return Plan(plan_id, tuple(_shown(step.planned, entry) for step, entry in pairs))
     return None
@@ -85,7 +85,7 @@ def _shown(first: LogEntry, now: LogEntry) -> LogEntry:
     return first if first.guard is None else replace(now, step_id=first.step_id)
 
 
-def _said(entries: Sequence[LogEntry]) -> list[object]:
+def _content(entries: Sequence[LogEntry]) -> list[object]:
     """The content of rows that matters to a person; a refused value may move without being news."""
     return [
         (wanted.quota, wanted.policy, entry.mode, entry.event, entry.guard)

@@ -33,7 +33,7 @@ from kquota_spark.errors import UserError, one_line
 from kquota_spark.gateway.publisher import DecisionPublisher
 from kquota_spark.process.check import require_java
 from kquota_spark.process.clock import now_ms
-from kquota_spark.process.notices import say
+from kquota_spark.process.notices import notice
 from kquota_spark.store.storage import delta_table, file_system, hadoop_place, place_of
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ class Checks:
 
     def _act(self, now_ms: int) -> None:
         began_s = self._seconds()
-        self._say_state(self._round(now_ms))
+        self._notice_state(self._round(now_ms))
         if self._publisher is not None:
             self._publisher.publish(self._edges.ledger.entries(), self._clock_ms())
         ended_s = self._seconds()
@@ -142,7 +142,7 @@ class Checks:
             raise
         return run.enforcer.run(proposals, situation, now_ms)
 
-    def _say_state(self, report: Report) -> None:
+    def _notice_state(self, report: Report) -> None:
         state = ""
         if report.frozen is not None:
             overdue = f"; overdue: {len(report.waiting)}" if report.waiting else ""
@@ -150,7 +150,7 @@ class Checks:
         elif not report.is_leader:
             state = "another enforcer has the lease"
         if state != self._state:
-            say(f"enforce: {state or 'continues'}")
+            notice(f"enforce: {state or 'continues'}")
         self._state = state
 
     def try_to_check(self) -> None:
@@ -168,13 +168,13 @@ class Checks:
                 self.check()
         except UserError as error:
             if str(error) != self._problem:
-                say(f"enforce: stopped until the next check: {error}")
+                notice(f"enforce: stopped until the next check: {error}")
             self._problem = str(error)
             if self._seconds() - self._well_s > _GIVE_UP_S:
                 raise
         else:
             if self._problem:
-                say("enforce: continues")
+                notice("enforce: continues")
             self._problem = ""
             self._well_s = self._seconds()
 
@@ -227,7 +227,7 @@ def run_enforcement(settings: Settings, on_entry: OnEntry, *, is_once: bool) -> 
         # The first check also settles the changes that a crash left unfinished, before the slow start of Spark.
         checks.check()
         for line in unknown_exemptions(settings, load_policies(Path(settings.enforcement.policy_file))):
-            say(f"enforce: warning: {line}")
+            notice(f"enforce: warning: {line}")
         if not is_once:
             _run_on(settings, checks, stack)
 
@@ -239,7 +239,7 @@ def _run_on(settings: Settings, checks: Checks, stack: ExitStack) -> None:
     from kquota_spark.audit.spark import spark_session
     from kquota_spark.process.graceful_stop import StopRequest
 
-    stop = StopRequest(say)
+    stop = StopRequest(notice)
     stack.callback(stop.end)
     session = spark_session(settings, f"kquota-enforce {settings.cluster_id}")
     stack.callback(session.stop)
@@ -247,7 +247,7 @@ def _run_on(settings: Settings, checks: Checks, stack: ExitStack) -> None:
     silent_s = 2 * settings.enforcement.trigger / 1_000
     try:
         query = start_heartbeat(session, settings, checks.try_to_check)
-        say(f"enforcing {settings.cluster_id}; stop with Ctrl-C; kquota freeze stops what it does")
+        notice(f"enforcing {settings.cluster_id}; stop with Ctrl-C; kquota freeze stops what it does")
         while not stop.wait(_POLL_S):
             raise_failure(settings, query)
             if checks.idle_s > silent_s:

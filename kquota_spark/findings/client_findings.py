@@ -141,7 +141,7 @@ def _finding(user: str, is_own: bool, requests: Sequence[EditRequest]) -> Findin
     # If a quota was set several times, the last value counts.
     last = {(edit.entity, edit.key): edit.value for edit in edits if not is_own or _is_of(user, edit.entity)}
     count = len(last)
-    whose = "its own quota" if is_own else f"{count:,} {'quota' if count == 1 else 'quotas'}"
+    which = "its own quota" if is_own else f"{count:,} {'quota' if count == 1 else 'quotas'}"
     shown = ", ".join(
         f"{entity} {key} {'removed' if value is None else f'{value:,.0f}'}"
         for (entity, key), value in list(last.items())[:_MOST_NAMED]
@@ -155,7 +155,7 @@ def _finding(user: str, is_own: bool, requests: Sequence[EditRequest]) -> Findin
         Kind.QUOTA_EDIT,
         Severity.WARNING if is_own else Severity.INFO,
         f"user {user}",
-        f"asked {often if len(requests) > 1 else ''}to change {whose}: {shown}{more}",
+        f"asked {often if len(requests) > 1 else ''}to change {which}: {shown}{more}",
         "see whether that was agreed; AlterConfigs on the cluster allows it" if is_own else "",
         tuple(_evidence(request, edit) for request in requests for edit in request.edits),
     )

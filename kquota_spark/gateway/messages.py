@@ -296,16 +296,18 @@ def differences(
     prefix = key_prefix(cluster_id)
     new = [encode(cluster_id, replace(message, issued_ms=issued_ms)) for message in wanted.values()]
     keys = {message.key for message in new}
-    gone = [
+    removed = [
         Encoded(key, None)
         for key, value in held.items()
         if value is not None and key.startswith(prefix) and key != prefix and key not in keys
     ]
-    changed = [message for message in new if not _says(cluster_id, held.get(message.key), message, issued_ms)]
-    return sorted([*gone, *changed])
+    changed = [
+        message for message in new if not _equals(cluster_id, held.get(message.key), message, issued_ms)
+    ]
+    return sorted([*removed, *changed])
 
 
-def _says(cluster_id: str, value: bytes | None, wanted: Encoded, issued_ms: int) -> bool:
+def _equals(cluster_id: str, value: bytes | None, wanted: Encoded, issued_ms: int) -> bool:
     """Whether the message in the topic equals the wanted one, apart from its time of issue."""
     try:
         held = decode(cluster_id, wanted.key, value)

@@ -31,7 +31,7 @@ class BrokerConfigs(Polling):
     def __init__(self, settings: Settings, clock_ms: Callable[[], int]) -> None:
         self._settings = settings
         self._clock_ms = clock_ms
-        self._said: set[str] = set()
+        self._reported: set[str] = set()
         self._answered: dict[int | None, dt.datetime] = {}
         """When each broker last answered; `broker_configs` does not record an answer that is the same as before."""
         super().__init__("asking the brokers", settings.broker.ask_interval, self._ask_again)
@@ -59,9 +59,9 @@ class BrokerConfigs(Polling):
 
     def _ask_again(self) -> None:
         findings = {f"{finding.evidence}: {finding.advice}" for finding in self.ask()}
-        for text in sorted(findings - self._said):
+        for text in sorted(findings - self._reported):
             _log.warning("%s", text)
-        self._said = findings
+        self._reported = findings
 
     def _not_asked(self, reason: str) -> list[Check]:
         """The finding that brokers did not answer. They are judged by their stored settings, else by the file's."""

@@ -84,7 +84,7 @@ def _asked(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @contextmanager
-def kafka_errors(said: Callable[[KafkaError], UserError], *, unless: int | None = None) -> Iterator[None]:
+def kafka_errors(error_of: Callable[[KafkaError], UserError], *, unless: int | None = None) -> Iterator[None]:
     """Turn errors of librdkafka into ours; the first argument makes ours from the reason that librdkafka gives.
 
     `unless` is the code of a reason that is not an error here, e.g. `KafkaError.TOPIC_ALREADY_EXISTS`.
@@ -96,7 +96,7 @@ def kafka_errors(said: Callable[[KafkaError], UserError], *, unless: int | None 
     except KafkaException as error:
         reason = error.args[0]
         if unless is None or reason.code() != unless:
-            raise said(reason) from error
+            raise error_of(reason) from error
 
 
 def bad_options() -> AbstractContextManager[None]:
@@ -151,14 +151,14 @@ def refused_login(bootstrap_servers: str, login: Mapping[str, str], named: str) 
 
 
 @contextmanager
-def python_errors(said: Callable[[Exception], UserError], *also: type[Exception]) -> Iterator[None]:
+def python_errors(error_of: Callable[[Exception], UserError], *also: type[Exception]) -> Iterator[None]:
     """Turn errors of kafka-python into ours, and those of the types `also`, which reading its answers may raise."""
     from kafka.errors import KafkaError
 
     try:
         yield
     except (KafkaError, OSError, *also) as error:
-        raise said(error) from error
+        raise error_of(error) from error
 
 
 def spark_options(kafka: Kafka) -> dict[str, str]:

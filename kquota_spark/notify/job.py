@@ -33,8 +33,8 @@ An Alertmanager resolves an alert that is not repeated within its `resolve_timeo
 class Notifier:
     """Finds the news of one cluster and sends it; the second argument prints a line for the operator."""
 
-    def __init__(self, settings: Settings, say: Callable[[str], None]) -> None:
-        self._settings, self._say = settings, say
+    def __init__(self, settings: Settings, notice: Callable[[str], None]) -> None:
+        self._settings, self._notice = settings, notice
         self._cluster_id = settings.cluster_id
         self._routes: Mapping[str, AnyRoute] = checked_routes(settings.notifications.routes)
         self._tables = NewsTables(settings)
@@ -50,7 +50,7 @@ class Notifier:
         """
         self.state = self._outbox.read()
         for name in self.state.keep_routes(self._routes):
-            self._say(f"route {name} is not in the settings any more: its events are dropped")
+            self._notice(f"route {name} is not in the settings any more: its events are dropped")
 
     def find(self, now_ms: int) -> None:
         """Read new events from the tables and put them into the lanes of their routes.
@@ -79,7 +79,7 @@ class Notifier:
             self.find(now_ms)
         except UserError as error:
             # Waiting events are sent nevertheless.
-            self._say(str(error))
+            self._notice(str(error))
             is_well = False
         sealed = list(self.seal(now_ms, is_waiting=is_waiting))
         self._outbox.write(self.state)
@@ -108,11 +108,11 @@ class Notifier:
         if failure is None:
             lane.delivered(now_ms)
             self._repeated_ms[name] = now_ms
-            self._say(f"{what}: delivered, with {events_text(len(message.events))}")
+            self._notice(f"{what}: delivered, with {events_text(len(message.events))}")
             return
         pause_ms = lane.failed(now_ms, is_final=failure.is_final)
         then = "it is given up" if pause_ms is None else f"it is sent again in {person_ms(pause_ms)}"
-        self._say(f"{what}: {failure}; {then}")
+        self._notice(f"{what}: {failure}; {then}")
 
     def _repeat(self, now_ms: int) -> None:
         for name, route in self._routes.items():
@@ -124,7 +124,7 @@ class Notifier:
                 try:
                     repeat(route, self._cluster_id, events, now_ms)
                 except NotDeliveredError as error:
-                    self._say(f"alerts to {name} were not repeated: {error}")
+                    self._notice(f"alerts to {name} were not repeated: {error}")
 
     def _is_repeat_due(self, name: str, now_ms: int) -> bool:
         return not 0 <= now_ms - self._repeated_ms.get(name, -_REPEAT_MS) < _REPEAT_MS

@@ -68,14 +68,14 @@ def java_check(timeout_s: float = _MOST_S) -> Check:
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     advice = f"install a JDK or JRE {_LEAST_VERSION} or later and put it on PATH, or set JAVA_HOME"
     try:
-        said = subprocess.run(
+        output = subprocess.run(
             [java or "java", "-version"], capture_output=True, text=True, timeout=timeout_s, check=True
         ).stderr
     except (OSError, subprocess.SubprocessError):
         return fail("Java", "not found, or it does not start", advice)
-    version = _VERSION.search(said)
+    version = _VERSION.search(output)
     if version is None or int(version.group(1)) < _LEAST_VERSION:
-        first_line = next(iter(said.strip().splitlines()), "no version")
+        first_line = next(iter(output.strip().splitlines()), "no version")
         return fail("Java", f"{first_line}, Spark needs {_LEAST_VERSION}", advice)
     return ok("Java", f"version {version.group(1)}")
 

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from kquota_spark.process.notices import say
+from kquota_spark.process.notices import notice
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,8 +56,8 @@ def stop_event() -> threading.Event:
 class StopRequest:
     """Whether the job was asked to end; makes it end in bounded time, and reports a batch that it abandons."""
 
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self._say = say
+    def __init__(self, notice: Callable[[str], None]) -> None:
+        self._notice = notice
         # A plain attribute, because the thread that a signal interrupts could hold the lock of an Event.
         self.is_asked = False
         self._is_jvm_ending = False
@@ -123,7 +123,7 @@ class StopRequest:
         while not self.is_asked:
             time.sleep(_POLL_S)
         if not self._ended.wait(STOP_S):
-            self._say(
+            self._notice(
                 f"the job has not stopped within {STOP_S:.0f} s: the batch is abandoned; nothing is lost"
             )
             self._halt_jvm()
@@ -157,7 +157,7 @@ class _Uncaught:
     def uncaughtException(self, thread: Any, error: Any) -> None:  # noqa: N802
         """Called by the thread that ends."""
         if error.getClass().getSimpleName() != "ClosedByInterruptException":
-            say(f"{thread.getName()}: {error.toString()}")
+            notice(f"{thread.getName()}: {error.toString()}")
 
     class Java:
         implements = ("java.lang.Thread$UncaughtExceptionHandler",)

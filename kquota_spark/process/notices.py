@@ -13,19 +13,19 @@ from kquota_spark.formats.text.escape import terminal_text
 from kquota_spark.process.clock import time_of_day
 
 
-def say(text: str) -> None:
+def notice(text: str) -> None:
     """Print a line to standard error and flush it."""
     print(text, file=sys.stderr, flush=True)
 
 
-def say_with_time(text: str) -> None:
+def notice_with_time(text: str) -> None:
     """Print a line after this machine's time of day, as its log4j does; for a program that runs for days."""
-    say(f"{time_of_day()} {text}")
+    notice(f"{time_of_day()} {text}")
 
 
-def said_by(command: str) -> Callable[[str], None]:
+def notices_of(command: str) -> Callable[[str], None]:
     """A function that prints a line after the command's name, with control characters escaped."""
-    return lambda text: say(f"{command}: {terminal_text(text)}")
+    return lambda text: notice(f"{command}: {terminal_text(text)}")
 
 
 def without_debug(name: str) -> None:

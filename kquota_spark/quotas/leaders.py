@@ -108,5 +108,5 @@ def leader_changes(known: Leaders, found: Leaders, observed_at_ms: int) -> list[
         if partition not in known or known[partition] != leader
     ]
     missing = known.keys() - found.keys()
-    gone = [LeaderChange(partition, None, observed_at_ms, is_deleted=True) for partition in missing]
-    return sorted(changes + gone, key=lambda change: change.partition)
+    removed = [LeaderChange(partition, None, observed_at_ms, is_deleted=True) for partition in missing]
+    return sorted(changes + removed, key=lambda change: change.partition)

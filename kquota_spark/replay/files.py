@@ -27,7 +27,7 @@ from kquota_spark.pipeline.charges import CLIENT_KEYS, charges_of
 from kquota_spark.pipeline.ingest import request_batch
 from kquota_spark.pipeline.known import gaps_at
 from kquota_spark.pipeline.restarts import broker_lines
-from kquota_spark.process.notices import say
+from kquota_spark.process.notices import notice
 from kquota_spark.replay.log_lines import line_parts, log_lines
 
 _BROKER_IN_NAME = re.compile(r"broker-?(\d+)")
@@ -111,7 +111,7 @@ def replay_files(
             governed_seconds.add(broker_id, requests, unreadable)
             if time.monotonic() - reported_s > _REPORT_S:
                 reported_s = time.monotonic()
-                say(f"{terminal_text(path.name)}: {found.lines:,} lines")
+                notice(f"{terminal_text(path.name)}: {found.lines:,} lines")
     found.counted, found.duplicates = governed_seconds.counted, governed_seconds.duplicates
     for key, of_bucket in sorted(governed_seconds.by_bucket(config.horizon_ms).items(), key=_order):
         found.governed_seconds[key], found.verdicts[key] = of_bucket, []

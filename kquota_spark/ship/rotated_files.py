@@ -119,9 +119,9 @@ def _tie(suffix: str) -> tuple[int, str]:
 class Rotation:
     """Finds the file of the log `live` to read next; reports files that cannot be opened to the operator."""
 
-    def __init__(self, live: Path, say: Callable[[str], None]) -> None:
+    def __init__(self, live: Path, notice: Callable[[str], None]) -> None:
         self._live = live
-        self._say = say
+        self._notice = notice
         # The .gz of a text that was just read can appear with a newer mtime than the file that follows it.
         self._ended: deque[TextSummary] = deque(maxlen=8)
 
@@ -195,7 +195,7 @@ class Rotation:
         except FileNotFoundError:
             return None
         except OSError as error:
-            self._say(f"{path}: cannot be read: {error.strerror}; let the shipper's user read it")
+            self._notice(f"{path}: cannot be read: {error.strerror}; let the shipper's user read it")
             return None
 
 

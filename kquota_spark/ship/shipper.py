@@ -16,7 +16,7 @@ from pathlib import Path
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.process.clock import now_ms
-from kquota_spark.process.notices import say
+from kquota_spark.process.notices import notice
 from kquota_spark.ship.selection import LogFile, line_filter, log_files
 from kquota_spark.ship.state import ShipState, StateDirectory
 from kquota_spark.ship.tail import Batch, Tail
@@ -108,7 +108,7 @@ class Feed:
 
 
 def _to_stderr(message: str) -> None:
-    say(f"kquota: {message}")
+    notice(f"kquota: {message}")
 
 
 class Shipper:

@@ -61,7 +61,7 @@ class Tail:
     ) -> None:
         self._path = path
         self._notice = notice
-        self._said: set[str] = set()
+        self._noticed: set[str] = set()
         self._line_limit_bytes = min(line_limit_bytes, CHUNK_BYTES)
         self._kept_bytes = min(KEPT_OF_LONG_LINE_BYTES, line_limit_bytes)
         self._text: LogText | None = None
@@ -70,7 +70,7 @@ class Tail:
         """Whether the last `read` found no file to read."""
         self._lost: tuple[int, int] | None = None
         self._is_lost = False
-        self._rotation = Rotation(path, self._say)
+        self._rotation = Rotation(path, self._notice_once)
         if position is None:
             before = rotated_files(path)
             position = Position(after_mtime_ns=before[-1].mtime_ns if before else 0)
@@ -96,7 +96,7 @@ class Tail:
         # Checked before reading: a file that is renamed by now is complete, because log4j closes it first.
         is_live = identity(self._path) == (text.device, text.inode)
         if is_live:
-            self._said.clear()
+            self._noticed.clear()
         try:
             data = text.read_at(offset, CHUNK_BYTES)
             lines = data.split(b"\n")
@@ -111,7 +111,7 @@ class Tail:
             if len(data) == CHUNK_BYTES:
                 length, step, end = self._scan_long_line(text, data)
         except DamagedGzipError as error:
-            self._say(f"{text.path}: damaged ({error}): its lines from byte {offset} on are missing")
+            self._notice_once(f"{text.path}: damaged ({error}): its lines from byte {offset} on are missing")
             self._lost = _between(self.position.after_mtime_ns, text.mtime_ns)
             return self._finish(text, b"", 0, b"")
         if step:
@@ -200,7 +200,7 @@ class Tail:
                 # Perhaps this does not last: the directory is not mounted, or a rename is half done.
                 self._wait("does not exist, waiting for it")
                 return None
-            self._say(
+            self._notice_once(
                 f"{self._path}: the file read last was truncated or removed and has no copy: what was written"
                 f" to it after byte {self.position.offset} is missing; continuing with the next file"
             )
@@ -236,13 +236,13 @@ class Tail:
 
     def _wait(self, why: str) -> None:
         self.is_waiting_for_file = True
-        if not self._said:
-            self._say(f"{self._path}: {why}")
+        if not self._noticed:
+            self._notice_once(f"{self._path}: {why}")
 
-    def _say(self, message: str) -> None:
+    def _notice_once(self, message: str) -> None:
         """Report a message once, until the log is read again."""
-        if message not in self._said:
-            self._said.add(message)
+        if message not in self._noticed:
+            self._noticed.add(message)
             self._notice(message)
 
 

@@ -228,21 +228,21 @@ class Tables:
         """
         cursor = self._executed(sql, parameters)
         columns = tuple(str(column[0]) for column in cursor.description or ())
-        with self._said_by_us():
+        with self._our_errors():
             return Result(columns, cursor.fetchall())
 
     def arrow(self, sql: str, parameters: Sequence[object] = ()) -> pa.Table:
         """`query`, with the result as columns of Arrow."""
-        with self._said_by_us():
+        with self._our_errors():
             found: pa.Table = self._duckdb.sql(sql, params=list(parameters)).to_arrow_table()
         return found
 
     def _executed(self, sql: str, parameters: Sequence[object] = ()) -> DuckDBPyConnection:
-        with self._said_by_us():
+        with self._our_errors():
             return self._duckdb.execute(sql, list(parameters))
 
     @contextmanager
-    def _said_by_us(self) -> Iterator[None]:
+    def _our_errors(self) -> Iterator[None]:
         """Turn errors of DuckDB into errors for users."""
         import duckdb
 

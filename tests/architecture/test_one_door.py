@@ -80,7 +80,7 @@ def test_lines_for_who_runs_a_program_are_printed_in_one_place() -> None:
         f"{name}: {node.name}"
         for name, tree in trees().items()
         for node in tree.body
-        if isinstance(node, ast.FunctionDef) and node.name in ("now_ms", "_now_ms", "_say")
+        if isinstance(node, ast.FunctionDef) and node.name in ("now_ms", "_now_ms", "_notice")
     ]
     assert again == ["kquota_spark/process/clock.py: now_ms"]
     printed = [

@@ -51,8 +51,8 @@ class WrittenLines(Protocol):
 class GapWatch:
     """Checks for gaps at the driver's start, and when a micro-batch gives a reason."""
 
-    def __init__(self, settings: Settings, say: Callable[[str], None]) -> None:
-        self._settings, self._say = settings, say
+    def __init__(self, settings: Settings, notice: Callable[[str], None]) -> None:
+        self._settings, self._notice = settings, notice
         self._restarts = Restarts()
         self.on_restart: Callable[[], None] = lambda: None
         """Called when a broker has restarted, perhaps with other settings."""
@@ -67,7 +67,7 @@ class GapWatch:
         """Write the new gaps, and print a line for each cause."""
         with self._recording:
             for note in record_gaps(self._settings, new_files):
-                self._say(note)
+                self._notice(note)
         if new_files is not None and new_files.restarts:
             self.on_restart()
 

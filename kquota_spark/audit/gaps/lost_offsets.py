@@ -25,7 +25,7 @@ from kquota_spark.checkpoints.notes import read_note, write_note
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError, one_line
 from kquota_spark.kafka.questions import first_offsets
-from kquota_spark.schema.gap_tables import EXPIRED_UNREAD, MADE_ANEW
+from kquota_spark.schema.gap_tables import EXPIRED_UNREAD, RECREATED
 from kquota_spark.schema.tables import REQUESTS
 from kquota_spark.store.files import paths_within
 from kquota_spark.store.reading import Tables
@@ -239,20 +239,20 @@ class _Missing(NamedTuple):
     """Offsets without a line: those of a recreated partition, or a range with an exclusive end."""
 
     covered: Covered
-    is_made_anew: bool
+    is_recreated: bool
 
 
 def _losses(settings: Settings, covered: list[Covered], paths: Sequence[str] | None) -> tuple[Loss, ...]:
     spans = list(_spans(covered))
-    missing = [each for each in spans if each.is_made_anew]
-    missing += _expired(settings, [each.covered for each in spans if not each.is_made_anew], paths)
+    missing = [each for each in spans if each.is_recreated]
+    missing += _expired(settings, [each.covered for each in spans if not each.is_recreated], paths)
     if not missing:
         return ()
     with Tables(settings) as tables:
         tables.open_files(REQUESTS.name, _around_them(settings, paths))
         return tuple(
-            _made_anew(settings, tables, each.covered)
-            if each.is_made_anew
+            _recreated(settings, tables, each.covered)
+            if each.is_recreated
             else _around(settings, tables, each.covered)
             for each in sorted(missing, key=lambda each: each.covered[:3])
         )
@@ -287,11 +287,11 @@ def _spans(covered: list[Covered]) -> Iterator[_Missing]:
                 span = each if span is None else span._replace(end=each.end, at_ms=each.at_ms)
                 continue
             if span is not None:
-                yield _Missing(span, is_made_anew=False)
+                yield _Missing(span, is_recreated=False)
                 span = None
-            yield _Missing(each, is_made_anew=True)
+            yield _Missing(each, is_recreated=True)
         if span is not None:
-            yield _Missing(span, is_made_anew=False)
+            yield _Missing(span, is_recreated=False)
 
 
 def _expired(settings: Settings, spans: list[Covered], paths: Sequence[str] | None) -> Iterator[_Missing]:
@@ -305,7 +305,7 @@ def _expired(settings: Settings, spans: list[Covered], paths: Sequence[str] | No
     for each in without:
         end = min(each.end or 0, begins.get(each[:2], each.end or 0))
         if each.start < end:
-            yield _Missing(each._replace(end=end), is_made_anew=False)
+            yield _Missing(each._replace(end=end), is_recreated=False)
 
 
 def _without_a_line(
@@ -334,10 +334,10 @@ def _around(settings: Settings, tables: Tables, covered: Covered) -> Loss:
     return Loss(covered, EXPIRED_UNREAD, brokers)
 
 
-def _made_anew(settings: Settings, tables: Tables, covered: Covered) -> Loss:
+def _recreated(settings: Settings, tables: Tables, covered: Covered) -> Loss:
     asked = [settings.cluster_id, covered.topic, covered.partition, covered.at_ms]
     brokers = tuple(
         (broker_id, before_ms, max(before_ms, covered.at_ms))
         for broker_id, before_ms in tables.query(_BEFORE, asked).rows
     )
-    return Loss(covered, MADE_ANEW, brokers)
+    return Loss(covered, RECREATED, brokers)

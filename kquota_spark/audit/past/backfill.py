@@ -23,7 +23,7 @@ from kquota_spark.errors import UserError
 from kquota_spark.formats.messages.messages import MessageFormat
 from kquota_spark.formats.text.escape import terminal_text
 from kquota_spark.pipeline.ingest import MessageReader, parsed
-from kquota_spark.process.notices import say
+from kquota_spark.process.notices import notice
 from kquota_spark.replay.log_lines import line_parts, log_lines
 from kquota_spark.replay.parsing import ingest_settings
 from kquota_spark.schema.tables import REQUESTS
@@ -145,7 +145,7 @@ def _batches(
         _count(found, rows)
         if time.monotonic() - reported_s > _REPORT_S:
             reported_s = time.monotonic()
-            say(f"{_shown(path.name)}: {found.lines:,} lines")
+            notice(f"{_shown(path.name)}: {found.lines:,} lines")
         yield rows
 
 

@@ -33,7 +33,7 @@ from kquota_spark.pipeline.judge import as_decisions
 from kquota_spark.pipeline.measure import to_seconds, to_usage
 from kquota_spark.pipeline.rejudge import KEPT, NEW, OLD, Reach, to_rejudged
 from kquota_spark.process.check import require_java
-from kquota_spark.process.notices import say
+from kquota_spark.process.notices import notice
 from kquota_spark.replay.parsing import clock_skew_ms
 from kquota_spark.schema.columns import Table
 from kquota_spark.schema.key_columns import FROM_LOG
@@ -149,11 +149,11 @@ def restate(session: SparkSession, settings: Settings, from_ms: int, to_ms: int,
         f"{stream.allowed_lateness} milliseconds",
     )
     usage = to_usage(seconds, settings.cluster_id).persist()
-    say(f"restating {utc_text(from_ms)} to {utc_text(to_ms)}: judging")
+    notice(f"restating {utc_text(from_ms)} to {utc_text(to_ms)}: judging")
     rejudged, reach = _rejudged(session, settings, usage, from_ms, to_ms, closed_ms)
     try:
         tail_end_ms = _tail_end_ms(settings, rejudged, reach)
-        say(f"writing decisions through {utc_text(tail_end_ms)}, violations and usage")
+        notice(f"writing decisions through {utc_text(tail_end_ms)}, violations and usage")
         touched = rejudged.where(f"second_ms < {tail_end_ms}")
         decision_rows = _replace(session, settings, DECISIONS, as_decisions(touched), from_ms, tail_end_ms)
         buckets = touched.groupBy("bucket_user", "bucket_client_id", "bucket_tags", "broker_id", "quota_type")

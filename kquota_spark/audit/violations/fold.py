@@ -120,11 +120,11 @@ class EpisodeFold:
         changed = found.filter(pc.or_(found["is_changed"], pc.is_valid(found["end_ms"])))
         # Open episodes that are now part of another one, and those of JMX that the log replaces.
         known = pa.concat_tables([before.episodes, before.replaced])
-        gone = known.filter(pc.invert(pc.is_in(known["episode_id"], found["episode_id"])))
-        if changed.num_rows or gone.num_rows:
+        removed = known.filter(pc.invert(pc.is_in(known["episode_id"], found["episode_id"])))
+        if changed.num_rows or removed.num_rows:
             following = table.version() + 1
             on = ON_SAME if may_be_ended else _OPEN_ONLY
-            write_episodes(table, violation_rows(changed), violation_rows(gone), on, batch)
+            write_episodes(table, violation_rows(changed), violation_rows(removed), on, batch)
             self._commits.made(following, batch)
 
 

@@ -82,7 +82,7 @@ def _rebuild(settings: Settings, from_ms: int, to_ms: int, not_folded_from_ms: M
         asked = [settings.cluster_id, starts_ms, ends_ms, first_ms, last_ms]
         made = violation_rows(tables.arrow(_made_sql(gap_ms, _is_folded(not_folded_from_ms)), asked))
     kept = set(made["episode_id"].to_pylist())
-    gone = [
+    removed = [
         {
             "episode_id": row["episode_id"],
             "event_date": row["event_date"],
@@ -91,8 +91,8 @@ def _rebuild(settings: Settings, from_ms: int, to_ms: int, not_folded_from_ms: M
         for row in old
         if row["episode_id"] not in kept
     ]
-    if made.num_rows or gone:
-        write_episodes(table, made, pa.Table.from_pylist(gone, schema=VIOLATIONS.arrow_schema()), ON_SAME)
+    if made.num_rows or removed:
+        write_episodes(table, made, pa.Table.from_pylist(removed, schema=VIOLATIONS.arrow_schema()), ON_SAME)
 
 
 def _made_sql(gap_ms: int, is_folded: str) -> str:

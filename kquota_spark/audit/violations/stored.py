@@ -53,21 +53,21 @@ def violation_rows(episodes: pa.Table) -> pa.Table:
 
 
 def write_episodes(
-    table: DeltaTable, rows: pa.Table, gone: pa.Table, on: str, batch: MicroBatch | None = None
+    table: DeltaTable, rows: pa.Table, removed: pa.Table, on: str, batch: MicroBatch | None = None
 ) -> None:
     """Write episodes and remove others, in one commit.
 
     Args:
         table: `violations`.
         rows: rows of `violations` to insert or update.
-        gone: rows to remove; only their ids, dates and starts count.
+        removed: rows to remove; only their ids, dates and starts count.
         on: SQL condition for the rows of the table to compare with: `ON_SAME`, or a stricter one.
         batch: the micro-batch that the commit carries; None for none.
     """
     source = pa.concat_tables(
         [
-            each.append_column("is_gone", pa.repeat(is_gone, each.num_rows))
-            for each, is_gone in ((rows, False), (gone, True))
+            each.append_column("is_removed", pa.repeat(is_removed, each.num_rows))
+            for each, is_removed in ((rows, False), (removed, True))
         ]
     )
     columns = {name: f"new.{name}" for name in VIOLATIONS.names}
@@ -79,9 +79,9 @@ def write_episodes(
             target_alias="old",
             commit_properties=None if batch is None else batch.properties,
         )
-        .when_matched_delete("new.is_gone")
-        .when_matched_update(columns, "not new.is_gone")
-        .when_not_matched_insert(columns, "not new.is_gone")
+        .when_matched_delete("new.is_removed")
+        .when_matched_update(columns, "not new.is_removed")
+        .when_not_matched_insert(columns, "not new.is_removed")
         .execute()
     )
     sync_commit(table)

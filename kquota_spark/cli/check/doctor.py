@@ -20,7 +20,7 @@ from kquota_spark.cli.options import (
     settings_of,
 )
 from kquota_spark.cli.settings_file import WHOLE_FILE
-from kquota_spark.cli.text.page import Page, Tone, say
+from kquota_spark.cli.text.page import Page, Tone, print_line
 from kquota_spark.cli.text.render import Format, Report, show
 from kquota_spark.config.settings import Settings
 from kquota_spark.config.substitution import missing_values
@@ -124,17 +124,17 @@ def show_checks(
         if form == "table" and check.status is not Status.OK:
             _print(check, cluster_id)
     counts = Counts(*(sum(check.status is status for check in found) for status in Status))
-    said = verdict(counts)
+    text = verdict(counts)
     if form == "table":
         for check in found:
             if is_whole and check.status is Status.OK:
                 _print(check, cluster_id)
         if counts.ok and not is_whole:
-            say(f"{_checks(counts.ok)} {'is' if counts.ok == 1 else 'are'} ok (--all shows them)")
-        say(terminal_text(said))
+            print_line(f"{_checks(counts.ok)} {'is' if counts.ok == 1 else 'are'} ok (--all shows them)")
+        print_line(terminal_text(text))
     else:
         rows = [asdict(check) | {"status": check.status.value} for check in found]
-        show(Report(command, _COLUMNS, rows, (), envelope={"verdict": said, **counts._asdict()}), form)
+        show(Report(command, _COLUMNS, rows, (), envelope={"verdict": text, **counts._asdict()}), form)
     return FOUND if counts.fail else DONE
 
 
@@ -187,7 +187,7 @@ def _print(check: Check, cluster_id: str) -> None:
         if is_cut:
             page.paragraph(label, terminal_text(text), _TONES.get(check.status), indent=len(lead))
         else:
-            say(f"{label:<{len(lead)}}{terminal_text(text)}")
+            print_line(f"{label:<{len(lead)}}{terminal_text(text)}")
     sys.stdout.flush()
 
 

@@ -25,7 +25,7 @@ from kquota_spark.formats.text.person_units import type_text
 from kquota_spark.model.quotas.entities import DEFAULT, Default, Entity
 from kquota_spark.model.quotas.quota_types import AnyKey, QuotaType
 from kquota_spark.model.quotas.rules import with_values
-from kquota_spark.process.notices import say
+from kquota_spark.process.notices import notice
 from kquota_spark.store.reading import utc_text
 
 if TYPE_CHECKING:
@@ -154,4 +154,4 @@ def _period(settings: Settings, since: Since | None, until: Since | None) -> tup
 
 def _progress(requests: int) -> None:
     if requests > _SLOW_REQUESTS:
-        say(f"judging {requests:,} requests under both quotas")
+        notice(f"judging {requests:,} requests under both quotas")

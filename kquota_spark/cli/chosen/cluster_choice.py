@@ -17,7 +17,7 @@ from pathlib import Path
 
 from kquota_spark.cli.options import DEFAULT_CONFIG, add_config_option, settings_of
 from kquota_spark.cli.settings_file import settings_from
-from kquota_spark.cli.text.page import say
+from kquota_spark.cli.text.page import print_line
 from kquota_spark.config.contexts import Context, contexts_file, load_contexts
 from kquota_spark.config.settings import Quotas, Settings
 from kquota_spark.enforce.ports import Cluster, Image
@@ -94,7 +94,7 @@ def image_of(cluster: Cluster) -> Image:
     """
     image = cluster.image()
     for place, problem in sorted(image.problems.items()):
-        say(f"kquota: note: {terminal_text(f'{place}: {problem}')}", sys.stderr)
+        print_line(f"kquota: note: {terminal_text(f'{place}: {problem}')}", sys.stderr)
     return image
 
 

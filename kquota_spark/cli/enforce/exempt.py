@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from kquota_spark.cli.options import add_client_option, add_output_options, add_settings_options, settings_of
-from kquota_spark.cli.text.page import say
+from kquota_spark.cli.text.page import print_line
 from kquota_spark.cli.text.render import Report, Shown, show
 from kquota_spark.config.settings import Settings
 from kquota_spark.enforce.guard_settings import Exempt
@@ -61,14 +61,14 @@ def run_add(options: argparse.Namespace) -> int:
         raise UserError(f"--{name.kind} {name.name[:60]}: {problem}")
     policies, path = _policies_and_file(settings)
     if name.name in getattr(policies.exempt, _FIELDS[name.kind]):
-        say(f"{name.kind} {terminal_text(person_name(name.name))} was exempt before ({path})")
+        print_line(f"{name.kind} {terminal_text(person_name(name.name))} was exempt before ({path})")
         return 0
     if name.kind != "pattern" and not options.force:
         alone = Exempt(users=(name.name,)) if name.kind == "user" else Exempt(client_ids=(name.name,))
         for line in unknown_exemptions(settings, Policies(exempt=alone)):
             raise UserError(f"{line}; --force adds it anyway")
     add_exempt(path, name)
-    say(f"{name.kind} {terminal_text(person_name(name.name))} is exempt now ({path})")
+    print_line(f"{name.kind} {terminal_text(person_name(name.name))} is exempt now ({path})")
     return 0
 
 
@@ -87,7 +87,7 @@ def run_remove(options: argparse.Namespace) -> int:
                 f"is in exempt.{_FIELDS[name.kind]} of {settings.enforcement.policy_file}: remove it there"
             )
         raise UserError(f"{name.kind} {person_name(name.name)} {where}")
-    say(f"{name.kind} {terminal_text(person_name(name.name))} is not exempt any more ({path})")
+    print_line(f"{name.kind} {terminal_text(person_name(name.name))} is not exempt any more ({path})")
     return 0
 
 

@@ -13,7 +13,7 @@ import time
 from contextlib import suppress
 
 from kquota_spark.cli.options import add_settings_options, settings_of
-from kquota_spark.cli.text.page import say
+from kquota_spark.cli.text.page import print_line
 from kquota_spark.config.settings import Enforcement, Settings
 from kquota_spark.enforce.ports import Frozen
 from kquota_spark.enforcement.edges.freeze_switch import FreezeSwitch
@@ -69,12 +69,12 @@ def run_freeze(options: argparse.Namespace) -> int:
     require_known_cluster(settings)
     frozen, switch = Frozen(now_ms(), login_name(), reason), FreezeSwitch(settings)
     switch.freeze(frozen)
-    say(f"{_cluster_text(settings)} is {frozen_text(frozen)}; kquota unfreeze lets it continue")
+    print_line(f"{_cluster_text(settings)} is {frozen_text(frozen)}; kquota unfreeze lets it continue")
     if options.wait:
         sys.stdout.flush()
-        say(_confirmed_text(settings, switch))
+        print_line(_confirmed_text(settings, switch))
     else:
-        say(f"switch {reading_text(switch, frozen.since_ms)}; --wait waits for its confirmation")
+        print_line(f"switch {reading_text(switch, frozen.since_ms)}; --wait waits for its confirmation")
     return 0
 
 
@@ -113,10 +113,10 @@ def run_unfreeze(options: argparse.Namespace) -> int:
     if frozen is None or not frozen.since_ms:  # off, or unreadable
         require_known_cluster(settings)
     if frozen is None:
-        say(f"{_cluster_text(settings)} was not frozen")
+        print_line(f"{_cluster_text(settings)} was not frozen")
         return 0
     switch.unfreeze()
-    say(f"{_cluster_text(settings)} is unfrozen: was {frozen_text(frozen)}")
+    print_line(f"{_cluster_text(settings)} is unfrozen: was {frozen_text(frozen)}")
     return 0
 
 

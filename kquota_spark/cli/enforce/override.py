@@ -159,12 +159,12 @@ def run_set(options: argparse.Namespace) -> int:
         if may_send:
             rows += run.enforcer.approve(plan.plan_id, login_name(), time_ms)
             rows += run.enforcer.apply(plan.plan_id, situation, time_ms)
-    said = f"plan {plan.plan_id}: it ends at {utc_text(until_ms)} if kquota enforce run is up then"
+    text = f"plan {plan.plan_id}: it ends at {utc_text(until_ms)} if kquota enforce run is up then"
     if not any(row.event is Event.APPLIED for row in rows):
         is_refused = any(row.event is Event.REFUSED for row in rows)
-        said = _NOT_IN_FORCE if is_refused or may_send else _what_it_waits_for(plan.plan_id, run)
+        text = _NOT_IN_FORCE if is_refused or may_send else _what_it_waits_for(plan.plan_id, run)
     back = ["kquota", "override", "expire", plan.plan_id, "--yes", *settings_words(options)]
-    code = acted("kquota override set", rows, options.output, said, back)
+    code = acted("kquota override set", rows, options.output, text, back)
     return NOTHING if code == DONE and not may_send else code
 
 

@@ -30,7 +30,7 @@ from kquota_spark.cli.options import (
     settings_of,
 )
 from kquota_spark.cli.quotas.undo import settings_words, undo_of
-from kquota_spark.cli.text.page import Page, say
+from kquota_spark.cli.text.page import Page, print_line
 from kquota_spark.cli.text.render import Format, show
 from kquota_spark.config.settings import Settings
 from kquota_spark.enforce.changes import Event, LogEntry, Mode
@@ -113,7 +113,7 @@ def run_plan(options: argparse.Namespace) -> int:
     planned = {entry.mode for entry in entries if entry.event is Event.PLANNED}
     if options.output == "table":
         for mode in sorted(planned):
-            say(f"\n{_NEXT[mode].format(plan_id=plan.plan_id)}")
+            print_line(f"\n{_NEXT[mode].format(plan_id=plan.plan_id)}")
     return 0
 
 
@@ -136,10 +136,10 @@ def run_approve(options: argparse.Namespace) -> int:
     with enforcing(settings, login_name()) as run:
         time_ms = now_ms()
         rows = run.enforcer.approve(options.plan_id, login_name(), time_ms, options.ticket)
-        said = "approved; kquota enforce run sends it at its next look"
+        text = "approved; kquota enforce run sends it at its next look"
         if not rows:
-            said = f"nothing was approved: {_why_nothing(entries, run, time_ms)}"
-    return acted("kquota enforce approve", rows, options.output, said)
+            text = f"nothing was approved: {_why_nothing(entries, run, time_ms)}"
+    return acted("kquota enforce approve", rows, options.output, text)
 
 
 def run_apply(options: argparse.Namespace) -> int:
@@ -156,9 +156,9 @@ def run_apply(options: argparse.Namespace) -> int:
         rows = run.enforcer.apply(options.plan_id, run.situation(time_ms), time_ms)
         frozen = run.edges.switch.frozen()
         why = frozen and f"frozen by {frozen.actor}: {frozen.reason} (kquota unfreeze)"
-        said = "" if rows else f"nothing was sent: {why or _why_nothing(entries, run, time_ms)}"
+        text = "" if rows else f"nothing was sent: {why or _why_nothing(entries, run, time_ms)}"
     back = ["kquota", "enforce", "rollback", options.plan_id, "--yes", *settings_words(options)]
-    return acted("kquota enforce apply", rows, options.output, said, back)
+    return acted("kquota enforce apply", rows, options.output, text, back)
 
 
 def _why_nothing(entries: Sequence[LogEntry], run: Enforcing, time_ms: int) -> str:
@@ -229,9 +229,11 @@ def _taking_back(command: str, entries: Sequence[LogEntry], form: Format) -> int
     for entry in in_force if form == "table" else ():
         quota, change = entry.proposal.quota, change_text(entry, is_back=True)
         entity = entity_text(str(quota.entity))
-        say(terminal_text(f"would put back: {entity} {quota.key.value} {change} (step {entry.step_id.step})"))
-    said = "nothing was put back; add --yes to do it" if in_force else _NOT_IN_FORCE
-    say(f"\n{said}" if in_force else said, sys.stdout if form == "table" else sys.stderr)
+        print_line(
+            terminal_text(f"would put back: {entity} {quota.key.value} {change} (step {entry.step_id.step})")
+        )
+    text = "nothing was put back; add --yes to do it" if in_force else _NOT_IN_FORCE
+    print_line(f"\n{text}" if in_force else text, sys.stdout if form == "table" else sys.stderr)
     return NOTHING
 
 
@@ -290,14 +292,14 @@ def acted(command: str, rows: Sequence[LogEntry], form: Format, note: str, back:
     """
     if form == "table":
         for row in rows:
-            say(event_line(row))
+            print_line(event_line(row))
     else:
         show(steps_report(command, rows), form)
     stream = sys.stdout if form == "table" else sys.stderr
     if note:
-        say(terminal_text(note), stream)
+        print_line(terminal_text(note), stream)
     if back and any(row.event is Event.APPLIED for row in rows):
-        say(undo_of(back), stream)
+        print_line(undo_of(back), stream)
     return exit_code_of(rows)
 
 
@@ -316,7 +318,7 @@ def only_shown(what: str, command: str, entries: Sequence[LogEntry], form: Forma
     show_steps(command, entries, form)
     refused = [entry for entry in entries if entry.event is Event.REFUSED]
     why = ": a guard refused it" if entries and len(refused) == len(entries) else "; add --yes to do it"
-    say(f"\nnothing was {what}{why}", sys.stdout if form == "table" else sys.stderr)
+    print_line(f"\nnothing was {what}{why}", sys.stdout if form == "table" else sys.stderr)
     return REFUSED if refused else NOTHING
 
 

@@ -23,7 +23,7 @@ from kquota_spark.cli.options import (
     settings_of,
 )
 from kquota_spark.cli.quotas.undo import settings_words, undo_of
-from kquota_spark.cli.text.page import say
+from kquota_spark.cli.text.page import print_line
 from kquota_spark.cli.text.render import Colour, Format, Report, Row, Shown, show
 from kquota_spark.config.settings import Settings
 from kquota_spark.enforce.changes import Quota, StepId
@@ -113,11 +113,11 @@ def _add_reason(parser: argparse.ArgumentParser) -> None:
 
 def _add_options(parser: argparse.ArgumentParser, run: Callable[[argparse.Namespace], int]) -> None:
     add_settings_options(parser)
-    whose = parser.add_argument_group("whose", "all that match; without any of these, the whole cluster")
-    user = whose.add_mutually_exclusive_group()
+    selectors = parser.add_argument_group("whose", "all that match; without any of these, the whole cluster")
+    user = selectors.add_mutually_exclusive_group()
     user.add_argument("--user", metavar="NAME", help="this user, with any client id or none")
     user.add_argument("--user-default", action="store_true", help="the default user, likewise")
-    client = whose.add_mutually_exclusive_group()
+    client = selectors.add_mutually_exclusive_group()
     add_client_option(client, "this client id, of any user or none")
     client.add_argument("--client-default", action="store_true", help="the default client id, likewise")
     add_form_option(parser)
@@ -167,24 +167,24 @@ def run_disable(options: argparse.Namespace) -> int:
             done += lifter.lift(batch, StepId(plan_id, step), reason, now_ms(), options.ticket)
             step += len(batch)
             _progress("lifted", len(done), len(meant))
-        goes_on = "\nour own enforcement continues and may set quotas: kquota freeze stops it"
-        advice = "" if edges.switch.frozen() else goes_on
-    said = f"{_count(done, Fate.LIFTED)} lifted; kquota lift --end puts them back{advice}"
-    code = _show("kquota lift", [*done, *kept], options.output, said if done else "nothing to lift")
+        may_set_again = "\nour own enforcement continues and may set quotas: kquota freeze stops it"
+        advice = "" if edges.switch.frozen() else may_set_again
+    text = f"{_count(done, Fate.LIFTED)} lifted; kquota lift --end puts them back{advice}"
+    code = _show("kquota lift", [*done, *kept], options.output, text if done else "nothing to lift")
     if any(line.fate is Fate.LIFTED for line in done):
         others = f"kquota lift --end puts back {counted(earlier, 'quota')} lifted earlier, too"
         undo = f"no undo of this alone: {others}" if earlier else undo_of(_way_back(options))
-        say(undo, sys.stdout if options.output == "table" else sys.stderr)
+        print_line(undo, sys.stdout if options.output == "table" else sys.stderr)
     return code
 
 
 def _way_back(options: argparse.Namespace) -> list[str]:
     """The command that puts back all lifted quotas of the same names."""
-    whose = [f"--user={options.user}"] if options.user is not None else []
-    whose += [f"--client-id={options.client_id}"] if options.client_id is not None else []
-    whose += ["--user-default"] if options.user_default else []
-    whose += ["--client-default"] if options.client_default else []
-    return ["kquota", "lift", "--end", *whose, "--yes", *settings_words(options)]
+    selectors = [f"--user={options.user}"] if options.user is not None else []
+    selectors += [f"--client-id={options.client_id}"] if options.client_id is not None else []
+    selectors += ["--user-default"] if options.user_default else []
+    selectors += ["--client-default"] if options.client_default else []
+    return ["kquota", "lift", "--end", *selectors, "--yes", *settings_words(options)]
 
 
 def run_enable(options: argparse.Namespace) -> int:
@@ -208,8 +208,8 @@ def run_enable(options: argparse.Namespace) -> int:
             done += lifter.restore([meant[quota] for quota in batch], now_ms())
             _progress("put back", len(done), len(meant))
         still = len(_selected(lifter.lifted, Scope())) if scope != Scope() else 0
-    said = f"{_count(done, Fate.RESTORED)} put back as before" if done else "nothing is lifted"
-    return _show("kquota lift --end", done, options.output, said + _skipped(done, still))
+    text = f"{_count(done, Fate.RESTORED)} put back as before" if done else "nothing is lifted"
+    return _show("kquota lift --end", done, options.output, text + _skipped(done, still))
 
 
 def run_status(options: argparse.Namespace) -> int:
@@ -324,7 +324,7 @@ def _progress(what: str, done: int, total: int) -> None:
         print(f"{what} {done:,} of {total:,}", file=sys.stderr)
 
 
-def _show(command: str, lines: Sequence[Line], form: Format, said: str) -> int:
+def _show(command: str, lines: Sequence[Line], form: Format, text: str) -> int:
     shown = (
         Shown("entity", lambda row: entity_text(row["entity"]), is_text=True, keep=24),
         Shown("key", lambda row: row["key"], is_text=True, keep=18),
@@ -334,12 +334,12 @@ def _show(command: str, lines: Sequence[Line], form: Format, said: str) -> int:
     )
     bad = {fate.value for fate in Fate if fate.is_bad}
     report = Report(
-        command, _COLUMNS, [_row(line) for line in lines], shown, footer=said,
-        when_empty=said, colour=lambda row: Colour.RED if row["status"] in bad else None,
+        command, _COLUMNS, [_row(line) for line in lines], shown, footer=text,
+        when_empty=text, colour=lambda row: Colour.RED if row["status"] in bad else None,
     )  # fmt: skip
     show(report, form)
     if form != "table":
-        print(said, file=sys.stderr)
+        print(text, file=sys.stderr)
     if any(line.fate.is_bad for line in lines):
         return ERROR
     return DONE if any(line.fate in (Fate.LIFTED, Fate.RESTORED) for line in lines) else NOTHING

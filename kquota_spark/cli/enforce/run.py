@@ -7,7 +7,7 @@ import os
 
 from kquota_spark.cli.enforce.plan_page import event_line
 from kquota_spark.cli.options import add_config_option, settings_of
-from kquota_spark.cli.text.page import say
+from kquota_spark.cli.text.page import print_line
 from kquota_spark.embedded.setup.spark import prepare_spark
 
 _SUBMIT = "--driver-memory 1g pyspark-shell"
@@ -45,5 +45,5 @@ def run(options: argparse.Namespace) -> int:
     if not options.once:
         os.environ.setdefault("PYSPARK_SUBMIT_ARGS", _SUBMIT)
         prepare_spark("enforce run")
-    run_enforcement(settings, lambda entry: say(event_line(entry)), is_once=options.once)
+    run_enforcement(settings, lambda entry: print_line(event_line(entry)), is_once=options.once)
     return 0

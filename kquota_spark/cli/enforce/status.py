@@ -123,8 +123,8 @@ def _print_holder(holder: Holder | None, problem: str, time_ms: int, page: Page)
         return
     if holder.command:
         state = "the lease is held by" if holder.is_holding else "the lease was held last by"
-        said = f"{state} {terminal_text(holder.command)} on {terminal_text(holder.name)}"
-        page.paragraph("enforcer", said)
+        text = f"{state} {terminal_text(holder.command)} on {terminal_text(holder.name)}"
+        page.paragraph("enforcer", text)
         return
     ago = f"looked {person_ms(max(0, time_ms - holder.since_ms))} ago"
     page.paragraph("enforcer", f"{terminal_text(holder.name)}, {'at work now' if holder.is_holding else ago}")

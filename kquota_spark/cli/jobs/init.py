@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kquota_spark.cli.check.doctor import before_verdict, show_checks
 from kquota_spark.cli.exit_codes import DONE, ERROR, FOUND
 from kquota_spark.cli.options import DEFAULT_CONFIG, add_form_option
-from kquota_spark.cli.text.page import Page, say
+from kquota_spark.cli.text.page import Page, print_line
 from kquota_spark.cli.text.render import print_answer
 from kquota_spark.config.first_settings import first_settings
 from kquota_spark.config.loader import load_settings
@@ -247,4 +247,4 @@ def _print_next(answer: dict[str, Any]) -> None:
 def _print_commands(*commands: str) -> None:
     """Print commands for copying, unwrapped."""
     for command in commands:
-        say(f"  {terminal_text(command)}")
+        print_line(f"  {terminal_text(command)}")

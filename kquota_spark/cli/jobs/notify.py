@@ -9,7 +9,7 @@ from kquota_spark.cli.options import add_settings_options, settings_of
 from kquota_spark.config.settings import Settings
 from kquota_spark.formats.text.escape import terminal_text
 from kquota_spark.process.clock import now_ms
-from kquota_spark.process.notices import said_by
+from kquota_spark.process.notices import notices_of
 
 COMMANDS = {
     "notify": (
@@ -23,7 +23,7 @@ CODES = {
     "notify": {ERROR: "an error, or a message did not arrive"},
 }
 
-_say = said_by("notify")
+_notice = notices_of("notify")
 
 
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -70,7 +70,7 @@ def _dry_run(settings: Settings) -> int:
     from kquota_spark.notify.job import Notifier
     from kquota_spark.notify.sending import payload
 
-    notifier, time_ms = Notifier(settings, _say), now_ms()
+    notifier, time_ms = Notifier(settings, _notice), now_ms()
     notifier.begin()
     notifier.find(time_ms)
     count = 0
@@ -89,15 +89,15 @@ def _run(settings: Settings, *, is_once: bool) -> int:
     from kquota_spark.notify.outbox import Outbox
     from kquota_spark.process.graceful_stop import StopRequest
 
-    notifier = Notifier(settings, _say)
+    notifier = Notifier(settings, _notice)
     with Outbox(settings).held():
         notifier.begin()
         if is_once:
             is_well = notifier.turn(now_ms(), is_waiting=False)
             notifier.close()
             return DONE if is_well else ERROR
-        stop = StopRequest(_say)
-        _say(f"routes: {', '.join(settings.notifications.routes)}; stop with Ctrl-C")
+        stop = StopRequest(_notice)
+        _notice(f"routes: {', '.join(settings.notifications.routes)}; stop with Ctrl-C")
         while True:
             notifier.turn(now_ms())
             if stop.wait(settings.notifications.interval / 1_000):

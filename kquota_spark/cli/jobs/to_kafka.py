@@ -10,7 +10,7 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.process.clock import now_ms
 from kquota_spark.process.listeners import require_ports
-from kquota_spark.process.notices import said_by
+from kquota_spark.process.notices import notices_of
 
 COMMANDS = {
     "ship": (
@@ -25,7 +25,7 @@ COMMANDS = {
     ),
 }
 
-_say = said_by("collect")
+_notice = notices_of("collect")
 
 
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -122,12 +122,12 @@ def run_collect_jmx(options: argparse.Namespace) -> int:
         )
 
     if jmx.interval > settings.stream.episode_gap:
-        _say(
+        _notice(
             "collect.jmx.interval is longer than stream.episode_gap: every sample would be an episode of its own"
         )
     stop = stop_event()
-    collector = Collector(agents, connect, jmx.interval, _say, now_ms)
+    collector = Collector(agents, connect, jmx.interval, _notice, now_ms)
     brokers = ", ".join(str(agent.broker_id) for agent in agents)
-    _say(f"collecting from broker {brokers} into {kafka.jmx_topic}; stop with Ctrl-C")
-    _say(f"sent {collector.run(stop)} messages")
+    _notice(f"collecting from broker {brokers} into {kafka.jmx_topic}; stop with Ctrl-C")
+    _notice(f"sent {collector.run(stop)} messages")
     return 0

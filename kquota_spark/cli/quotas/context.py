@@ -9,7 +9,7 @@ from pathlib import Path
 
 from kquota_spark.cli.chosen.cluster_choice import saved_context
 from kquota_spark.cli.options import add_form_option
-from kquota_spark.cli.text.page import say
+from kquota_spark.cli.text.page import print_line
 from kquota_spark.cli.text.render import Format, Report, Row, Shown, show
 from kquota_spark.config.contexts import Context, Contexts, contexts_file, load_contexts, save_contexts
 from kquota_spark.config.loader import load_settings
@@ -95,7 +95,7 @@ def run_add(options: argparse.Namespace) -> int:
         config=_absolute(options.config),
     )
     save_contexts(path, replace(contexts, contexts={**contexts.contexts, options.name: context}))
-    say(f"context {options.name}: {terminal_text(context.address)}, saved in {path}")
+    print_line(f"context {options.name}: {terminal_text(context.address)}, saved in {path}")
     return 0
 
 
@@ -132,7 +132,7 @@ def run_delete(options: argparse.Namespace) -> int:
     left = {name: context for name, context in contexts.contexts.items() if name != options.name}
     was_in_use = contexts.in_use == options.name
     save_contexts(path, Contexts(in_use="" if was_in_use else contexts.in_use, contexts=left))
-    say(f"context {options.name} is forgotten{'; none is in use now' if was_in_use else ''}")
+    print_line(f"context {options.name} is forgotten{'; none is in use now' if was_in_use else ''}")
     return 0
 
 
@@ -145,11 +145,11 @@ def run_use(options: argparse.Namespace) -> int:
     path, contexts = _saved()
     if options.none:
         save_contexts(path, replace(contexts, in_use=""))
-        say("no context is in use")
+        print_line("no context is in use")
         return 0
     context = saved_context(options.name)
     save_contexts(path, replace(contexts, in_use=options.name))
-    say(f"context {options.name} is in use: {terminal_text(context.address)}")
+    print_line(f"context {options.name} is in use: {terminal_text(context.address)}")
     return 0
 
 
@@ -176,8 +176,8 @@ def _show(command: str, contexts: Contexts, names: list[str], form: Format) -> N
 
 
 def _row(name: str, contexts: Contexts) -> Row:
-    said = {field: value or None for field, value in asdict(contexts.contexts[name]).items()}
-    return {"name": name, "is_in_use": name == contexts.in_use, **said}
+    fields = {field: value or None for field, value in asdict(contexts.contexts[name]).items()}
+    return {"name": name, "is_in_use": name == contexts.in_use, **fields}
 
 
 def _files(row: Row) -> str:

@@ -24,7 +24,7 @@ from kquota_spark.cli.options import add_tables_option, settings_of, time_argume
 from kquota_spark.cli.quotas.held_quotas import held_notes, held_steps
 from kquota_spark.cli.quotas.quota_edits import add_edit_options, carry_out, choices_of, entities_text
 from kquota_spark.cli.quotas.quota_sides import STDIN, file_text, quotas_in, stored_side
-from kquota_spark.cli.text.page import print_as_it_is, say
+from kquota_spark.cli.text.page import print_as_it_is, print_line
 from kquota_spark.cli.text.render import Report, Shown, show
 from kquota_spark.enforce.ports import Image
 from kquota_spark.errors import UserError
@@ -174,7 +174,7 @@ def _read_format(text: str, name: str | None, file: str, wrong_usage: Callable[[
         names = " and like ".join(each.name for each in found)
         like = f"it looks like {names}" if found else "no format is like it"
         wrong_usage(f"{file}: --format cannot be guessed, {like}; expected one of {', '.join(FORMATS)}")
-    say(f"format: {found[0].name}, guessed; --format names another", sys.stderr)
+    print_line(f"format: {found[0].name}, guessed; --format names another", sys.stderr)
     return found[0]
 
 
@@ -195,16 +195,16 @@ def run_export(options: argparse.Namespace) -> int:
             found = image_of(cluster)
     origin, quotas = found.origin, found.quotas
     if options.partial:
-        quotas = _sayable(form, quotas)
+        quotas = _expressible(form, quotas)
     text = _written(form, quotas, is_partial=options.partial)
     if not quotas:
-        say(terminal_text(f"kquota: note: no quotas in {origin}"), sys.stderr)
+        print_line(terminal_text(f"kquota: note: no quotas in {origin}"), sys.stderr)
     if options.to is None:
         print_as_it_is(text)
     else:
         replace_file(options.to, text.encode())
         counts = f"{entities_text(len(quotas))}, {sum(map(len, quotas.values())):,} values"
-        say(terminal_text(f"{counts} of {origin} in {options.to} ({form.name})"), sys.stderr)
+        print_line(terminal_text(f"{counts} of {origin} in {options.to} ({form.name})"), sys.stderr)
     return 0
 
 
@@ -235,11 +235,11 @@ def _of_tables(options: argparse.Namespace) -> Image:
         settings_of(options, "tables"), now_ms() if options.at is None else options.at.time_ms
     )
     if stored.known_through_ms is not None:
-        say(f"kquota: note: edits after {utc_text(stored.known_through_ms)} are not known", sys.stderr)
+        print_line(f"kquota: note: edits after {utc_text(stored.known_through_ms)} are not known", sys.stderr)
     return stored
 
 
-def _sayable(form: Format, quotas: QuotaSet) -> QuotaSet:
+def _expressible(form: Format, quotas: QuotaSet) -> QuotaSet:
     """The entities that the format can express; the others are reported on standard error."""
     refused: list[str] = []
     found = {}
@@ -251,7 +251,7 @@ def _sayable(form: Format, quotas: QuotaSet) -> QuotaSet:
         else:
             found[entity] = quotas[entity]
     for problem in refused:
-        say(terminal_text(f"kquota: left out: {problem}"), sys.stderr)
+        print_line(terminal_text(f"kquota: left out: {problem}"), sys.stderr)
     return found
 
 

@@ -29,7 +29,7 @@ from kquota_spark.cli.quotas.quota_edits import (
     print_undo,
     undoable_edits,
 )
-from kquota_spark.cli.text.page import say
+from kquota_spark.cli.text.page import print_line
 from kquota_spark.cli.text.render import FORMATS, Format, Report, Shown, show
 from kquota_spark.config.contexts import contexts_file, load_contexts
 from kquota_spark.config.settings import Quotas, Settings
@@ -130,7 +130,7 @@ def run_query(options: argparse.Namespace) -> int:
     _, *ignored = [f"--{kind.replace('_', '-')}" for kind in selection.kinds] or [""]
     if ignored:
         note = f"{', '.join(ignored)} not looked at; a pair is --user-clients USER=CLIENT"
-        say(f"kquota: note: {note}", sys.stderr)
+        print_line(f"kquota: note: {note}", sys.stderr)
     with opened_cluster(_address(options)) as cluster:
         quotas, origin = image_of(cluster).quotas, cluster.origin
     entities = selection.found_in(quotas)
@@ -257,7 +257,7 @@ def _carried_out(
     is_dry_run: bool,
 ) -> int:
     for note in notes:
-        say(f"kquota: note: {terminal_text(note)}", sys.stderr)
+        print_line(f"kquota: note: {terminal_text(note)}", sys.stderr)
     results, undo = undoable_edits(cluster, edits, before, where, is_dry_run=is_dry_run)
     if form is not None:
         show(edits_report(command, cluster.origin, results, notes, undo=undo), form)
@@ -266,9 +266,9 @@ def _carried_out(
     for result in results:
         if not result.status.is_done:
             line = f"{result.entity}: {result.status.value}" + (f": {result.detail}" if result.detail else "")
-            say(f"kquota: {terminal_text(line)}", sys.stderr)
+            print_line(f"kquota: {terminal_text(line)}", sys.stderr)
     if undo:
-        say(undo, sys.stderr)
+        print_line(undo, sys.stderr)
     return exit_code(results)
 
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from kquota_spark.cli.exit_codes import DONE, ERROR, NOTHING
 from kquota_spark.cli.options import add_form_option
 from kquota_spark.cli.quotas.undo import prepared_undo
-from kquota_spark.cli.text.page import Page, say
+from kquota_spark.cli.text.page import Page, print_line
 from kquota_spark.cli.text.render import Colour, Format, Report, Row, Shown, show, table_report
 from kquota_spark.enforce.ports import Change, Cluster, Outcome
 from kquota_spark.errors import UserError
@@ -120,9 +120,9 @@ def carry_out(
         if form == "table" or not sys.stdin.isatty():
             show(report, form)
         else:
-            say(table_report(report).rstrip("\n"), sys.stderr)
+            print_line(table_report(report).rstrip("\n"), sys.stderr)
         if not _is_agreed(f"Change {entities_text(len(planned))} of {origin}?"):
-            say("nothing was changed", sys.stderr)
+            print_line("nothing was changed", sys.stderr)
             return NOTHING
     results, undo = undoable_edits(cluster, edits, before, where, is_dry_run=choices.is_dry_run)
     show(edits_report(command, origin, results, notes, unchanged, undo), form)
@@ -165,9 +165,9 @@ def undoable_edits(
 def print_undo(line: str, form: Format) -> None:
     """Print an undo line below a table, on one line of any length; the other forms have it in the envelope."""
     if line and form == "table":
-        say(line)
+        print_line(line)
     elif line and form == "csv":
-        say(line, sys.stderr)
+        print_line(line, sys.stderr)
 
 
 def _print_notes(notes: Sequence[str], form: Format) -> None:
@@ -181,7 +181,7 @@ def _print_notes(notes: Sequence[str], form: Format) -> None:
 def _is_agreed(question: str) -> bool:
     """Whether the person agrees. Without a terminal to ask on, nobody does."""
     if not sys.stdin.isatty():
-        say("kquota: there is no terminal to ask on; add --yes to do it", sys.stderr)
+        print_line("kquota: there is no terminal to ask on; add --yes to do it", sys.stderr)
         return False
     sys.stdout.flush()
     sys.stderr.write(f"{terminal_text(question)} [y/N] ")
@@ -217,7 +217,7 @@ def apply_edits(
         failed = status is Status.FAILED
         has_refused_value |= has_value and status is Status.REFUSED
         if time.monotonic() - shown_s > _PROGRESS_EVERY_S and sys.stderr.isatty():
-            say(f"{len(results):,} of {len(waiting):,} entities", sys.stderr)
+            print_line(f"{len(results):,} of {len(waiting):,} entities", sys.stderr)
             shown_s = time.monotonic()
     return results
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from kquota_spark.cli.options import add_settings_options, length_argument, settings_of, whole_number
 from kquota_spark.errors import UserError
 from kquota_spark.process.clock import now_ms
-from kquota_spark.process.notices import said_by
+from kquota_spark.process.notices import notices_of
 
 if TYPE_CHECKING:
     from kquota_spark.reports.exported.tables import ExportedTables
@@ -30,7 +30,7 @@ _MOST_PORT = 65_535
 _MAX_SERIES = 500
 _INTERVAL_MS = 15_000
 
-_say = said_by("exporter")
+_notice = notices_of("exporter")
 
 
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -91,7 +91,7 @@ def run_exporter(options: argparse.Namespace) -> int:
         open_tables(settings, "decisions").close()
         _print_one(exported)
         return 0
-    stop = StopRequest(_say)
+    stop = StopRequest(_notice)
     exposed = exported.exposed(now_ms())
 
     def scrape() -> str:
@@ -99,7 +99,7 @@ def run_exporter(options: argparse.Namespace) -> int:
         return exposition(exposed.at(now_ms()))
 
     with metrics_endpoint(options.address, options.port, scrape, setting="--port") as port:
-        _say(f"answering http://{options.address}:{port}/metrics; stop with Ctrl-C")
+        _notice(f"answering http://{options.address}:{port}/metrics; stop with Ctrl-C")
         wait_s = 0.0
         while not stop.wait(wait_s):
             began_s = time.monotonic()
@@ -116,7 +116,7 @@ def _refresh(exported: ExportedTables) -> None:
         exported.refresh(at_ms)
     except UserError as error:
         is_failed = True
-        _say(f"{error}; what was there before is shown for five minutes")
+        _notice(f"{error}; what was there before is shown for five minutes")
     exported.count_refresh(at_ms, time.monotonic() - began_s, is_failed=is_failed)
 
 

@@ -19,7 +19,7 @@ from kquota_spark.cli.options import (
     settings_of,
     whole_number,
 )
-from kquota_spark.cli.text.page import Page, say
+from kquota_spark.cli.text.page import Page, print_line
 from kquota_spark.cli.text.render import Report, json_report
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
@@ -236,14 +236,14 @@ def _write_folder(made: Made, folder: Path, tenant: str | None, *, has_tenants: 
         try:
             own = made.report(user)
         except UserError as error:
-            say(f"kquota: page of user {terminal_text(user)}: {terminal_text(str(error))}", sys.stderr)
+            print_line(f"kquota: page of user {terminal_text(user)}: {terminal_text(str(error))}", sys.stderr)
             failed += 1
             continue
         for name in (made.stem(user), f"{safe_name(user)}-latest"):
             _write(made, own, folder / "tenants" / f"{name}.{made.suffix}", is_silent=True)
     if sys.stderr.isatty():
         print("\r", end="", file=sys.stderr)
-    say(f"{terminal_text(str(folder / 'tenants'))}: pages of {len(users) - failed:,} users")
+    print_line(f"{terminal_text(str(folder / 'tenants'))}: pages of {len(users) - failed:,} users")
     return ERROR if failed else DONE
 
 
@@ -255,7 +255,7 @@ def _write(made: Made, report: AuditReport, path: Path, *, is_silent: bool = Fal
     if not is_silent:
         begun = opening(report)
         others = "; ".join(f"{name}: {answer.text}" for name, answer in begun.others)
-        say(terminal_text(str(path)))
+        print_line(terminal_text(str(path)))
         Page().paragraph("", terminal_text(begun.sentence), indent=0)
         if others:
             Page().paragraph("", terminal_text(others), indent=0)

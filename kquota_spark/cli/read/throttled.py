@@ -68,22 +68,23 @@ def _find(asked: Asked) -> Found:
     scope = open_scope(asked.tables, _of_one_cluster(asked, period), period, tenant=None, top=_ALL)
     found = throttled_buckets(scope).shown
     of_type = [one for one in found if asked.wanted.type in (None, one.bucket.quota_type)]
-    whose = _owners(asked, scope, of_type)
+    owners_of = _owners(asked, scope, of_type)
     if asked.own is not None:
-        of_type = [one for one in of_type if asked.own in whose[one.bucket]]
+        of_type = [one for one in of_type if asked.own in owners_of[one.bucket]]
     ordered = sorted(of_type, key=lambda one: (-one.throttled_ms, one.bucket))
     # Only the shown buckets need a cause, which takes another pass over their decisions.
     shown = ordered[: asked.limit]
     with_day = _is_of_days(scope.covered)
     why = causes(uses_of(scope, shown), shown, changes_without_effect(scope), with_day=with_day)
     rows = [
-        _row(scope.cluster_id, one, why.get(one.bucket)) | _owner_column(whose, one.bucket) for one in ordered
+        _row(scope.cluster_id, one, why.get(one.bucket)) | _owner_column(owners_of, one.bucket)
+        for one in ordered
     ]
     during = f"{utc_text(scope.covered.from_ms)} to {utc_text(scope.covered.to_ms)}"
     return Found(
-        (*_COLUMNS, "owner") if whose else _COLUMNS,
+        (*_COLUMNS, "owner") if owners_of else _COLUMNS,
         rows,
-        (*_SHOWN, _OWNER) if whose else _SHOWN,
+        (*_SHOWN, _OWNER) if owners_of else _SHOWN,
         _footer(rows, asked.limit, during),
         when_empty=f"nobody {'' if asked.own is None else f'of {asked.own} '}was throttled: {during}",
     )
@@ -112,9 +113,9 @@ def _owners(
     return owners_of_buckets(scope, owners, [one.bucket for one in found])
 
 
-def _owner_column(whose: Mapping[BucketName, tuple[str, ...]], bucket: BucketName) -> dict[str, str]:
+def _owner_column(owners_of: Mapping[BucketName, tuple[str, ...]], bucket: BucketName) -> dict[str, str]:
     """The column `owner`; several owners share a bucket if their clients do."""
-    return {"owner": ", ".join(whose[bucket])} if whose else {}
+    return {"owner": ", ".join(owners_of[bucket])} if owners_of else {}
 
 
 def _period(asked: Asked) -> Period:

@@ -14,7 +14,7 @@ from shutil import rmtree
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kquota_spark.cli.options import add_form_option
-from kquota_spark.cli.text.page import Page, say
+from kquota_spark.cli.text.page import Page, print_line
 from kquota_spark.cli.text.render import print_answer
 from kquota_spark.errors import UserError
 from kquota_spark.formats.text.escape import terminal_text
@@ -181,4 +181,4 @@ def _print(folder: Path, answer: dict[str, Any]) -> None:
     page.paragraph("report", terminal_text(answer["report"]))
     page.paragraph("next", "")
     for command in answer["next"]:
-        say(f"  {terminal_text(command)}")
+        print_line(f"  {terminal_text(command)}")

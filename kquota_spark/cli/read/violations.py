@@ -44,10 +44,10 @@ def _shown(rows: Sequence[Row]) -> Iterator[Shown]:
     yield column("peak_rate_per_s", "peak", rank=8)
     yield column("peak_quota_used_percent", "used", rank=5)
     if any(row["source"] != "jmx" for row in rows):
-        whose = _source(rows)
+        source = _source(rows)
         for title, name, by_replay, text, rank in _HARM:
             harm = partial(_harm, name=name, by_replay=by_replay, text=text)
-            yield Shown(title, harm, rank=rank, note=f"{title}: {whose}")
+            yield Shown(title, harm, rank=rank, note=f"{title}: {source}")
 
 
 def _lasted(row: Row) -> str:

@@ -145,8 +145,8 @@ def _gate(app: Flask, access: Access) -> _Gate:
 def _add_views(page: _Gate, contents: Contents) -> None:
     @page("/", is_for_tenants=True)
     def overview(viewer: Viewer) -> str:
-        whose = f"user {viewer.tenant} on " if viewer.tenant is not None else ""
-        values = {"title": f"{whose}cluster {contents.cluster_id}", "periods": _PERIODS}
+        of_user = f"user {viewer.tenant} on " if viewer.tenant is not None else ""
+        values = {"title": f"{of_user}cluster {contents.cluster_id}", "periods": _PERIODS}
         if viewer.tenant is None:
             values |= state_values(contents.status())
         elif contents.is_quiet(viewer.tenant):

@@ -9,7 +9,7 @@ from kquota_spark.cli.options import SettingsPlace, add_settings_options, settin
 from kquota_spark.cli.read.exporter import port_argument
 from kquota_spark.errors import UserError
 from kquota_spark.process.extras import install_text
-from kquota_spark.process.notices import said_by
+from kquota_spark.process.notices import notices_of
 
 COMMANDS = {
     "serve": (
@@ -25,7 +25,7 @@ _MOST_CONNECTIONS = 200
 _MOST_HEADER_BYTES, _MOST_BODY_BYTES = 16_384, 4_096
 _SILENT_S = 30
 
-_say = said_by("serve")
+_notice = notices_of("serve")
 
 
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -78,8 +78,8 @@ def run_serve(options: argparse.Namespace) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _end)
     if access.is_open:
-        _say("no serve.token and no serve.user_header: every user of this machine can read everything")
-    _say(f"answering http://{options.address}:{server.effective_port}/; stop with Ctrl-C")
+        _notice("no serve.token and no serve.user_header: every user of this machine can read everything")
+    _notice(f"answering http://{options.address}:{server.effective_port}/; stop with Ctrl-C")
     server.run()
     server.close()
     contents.close()

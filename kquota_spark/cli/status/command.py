@@ -101,8 +101,8 @@ def whole_status(settings: Settings, place: SettingsPlace, time_ms: int) -> Stat
     tables = next(part for part in of_tables.parts if part.part == "tables")
     enforcement = _enforcement(settings, asked, tables, place, time_ms)
     parts = following([*of_tables.parts, *lease, *enforcement])
-    said = verdict(settings, parts, of_tables.newest_ms, place, time_ms, has_tables=of_tables.has_tables)
-    return Status(said, parts, of_tables.newest_ms)
+    found = verdict(settings, parts, of_tables.newest_ms, place, time_ms, has_tables=of_tables.has_tables)
+    return Status(found, parts, of_tables.newest_ms)
 
 
 def _enforcement(
@@ -126,18 +126,18 @@ def _enforcement(
 
 def status_report(status: Status, time_ms: int) -> Report:
     """The parts as rows of a report, under the verdict."""
-    newest_ms, said = status.newest_ms, status.verdict
+    newest_ms, found = status.newest_ms, status.verdict
     return Report(
         "kquota status",
         _COLUMNS,
         [_row(part, time_ms) for part in status.parts],
         _SHOWN,
         times=frozenset({"as_of"}),
-        head=said.text,
+        head=found.text,
         envelope={
-            "verdict": said.text,
-            "is_running": said.is_running,
-            "is_ok": said.is_ok,
+            "verdict": found.text,
+            "is_running": found.is_running,
+            "is_ok": found.is_ok,
             "newest_second": None if newest_ms is None else iso_time(newest_ms),
             "age_ms": None if newest_ms is None else max(0, time_ms - newest_ms),
         },

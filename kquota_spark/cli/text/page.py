@@ -128,7 +128,7 @@ class Page:
         return encodable(text if self._has_boxes else text.translate(_PLAIN), self._encoding)
 
 
-def say(text: str, stream: TextIO | None = None) -> None:
+def print_line(text: str, stream: TextIO | None = None) -> None:
     """Write one line of any length and flush it; characters that the stream lacks are escaped."""
     out = stream or sys.stdout
     out.write(encodable(f"{text}\n", out.encoding or "utf-8"))

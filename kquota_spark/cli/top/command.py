@@ -167,15 +167,15 @@ def top_report(
     is_live = age is not None and not is_stale
     newest = f"; the newest second is {utc_text(age.newest_ms)}" if age is not None and is_live else ""
     rest = f" of {top.total:,}{more}" if len(rows) < top.total else ""
-    said = [f"{counted(len(rows), 'bucket')}{rest}, by {answer.question.sort.value}{newest}"]
-    said += [JMX_LEGEND] if any(row["source"] == "jmx" for row in rows) else []
+    lines = [f"{counted(len(rows), 'bucket')}{rest}, by {answer.question.sort.value}{newest}"]
+    lines += [JMX_LEGEND] if any(row["source"] == "jmx" for row in rows) else []
     return Report(
         command="kquota top",
         columns=COLUMNS,
         rows=rows,
         shown=table_columns(rows, columns, bars),
         times=frozenset({"last_second"}),
-        footer="\n".join(said),
+        footer="\n".join(lines),
         head="" if age is None else age.stale_text,
         when_empty=_when_empty(age),
         colour=_no_colour if is_stale else _colour,

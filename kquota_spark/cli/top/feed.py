@@ -36,7 +36,7 @@ from kquota_spark.reports.timeline.top_buckets import (
 from kquota_spark.store.reading import Tables
 
 _WINDOW_MS = WINDOW_S * 1_000
-_OPEN_ANEW_S = 30.0
+_REOPEN_AFTER_S = 30.0
 _CHART_MS = 15 * 60_000
 _LEAST_SLOTS = 10
 _MOST_CLIENTS = 20
@@ -146,7 +146,7 @@ class Feed:
 
     def _is_newer(self) -> bool:
         """Follow the table; returns whether it has a new version."""
-        if self._tables is not None and time.monotonic() - self._opened_s > _OPEN_ANEW_S:
+        if self._tables is not None and time.monotonic() - self._opened_s > _REOPEN_AFTER_S:
             # A recreated table has lower versions, which following would never find.
             self.close()
         if self._tables is None:
@@ -234,8 +234,8 @@ def _explanation(
     """The output of `kquota explain` for the bucket's names; a missing name is taken from its largest client."""
     page = ScreenPage(columns)
     if key.quota_type not in {one.value for one in QuotaType}:
-        said = "kquota explain covers quotas of users and client ids. This one is of an address."
-        page.paragraph("", said, indent=0)
+        text = "kquota explain covers quotas of users and client ids. This one is of an address."
+        page.paragraph("", text, indent=0)
         return page.lines
     largest = clients[0] if clients else {"user": "", "client_id": ""}
     user, client_id = key.user or largest["user"], key.client_id or largest["client_id"]

@@ -115,11 +115,11 @@ class LiveTable:
         due_s = _PLAIN_EVERY_S if self._has_rows and not self._is_terminal else _LIVE_EVERY_S
         if passed_s - self._checked_s < due_s and not self._notes:
             return
-        is_said = self._checked_s >= 0 and not self._has_rows
+        was_empty = self._checked_s >= 0 and not self._has_rows
         self._checked_s = passed_s
         rows = self._rows()[:_LIVE_ROWS]
         self._has_rows = bool(rows)
-        if is_said and not rows and not self._notes and not self._is_terminal:
+        if was_empty and not rows and not self._notes and not self._is_terminal:
             return
         if self._is_terminal and self._height:
             sys.stdout.write(f"\x1b[{self._height}F\x1b[J")

@@ -207,7 +207,7 @@ def throttled_percent(use: UsedSeconds) -> float:
 
 def used_per_s(use: UsedSeconds) -> float:
     """The rate that a bucket used, without the busiest 5 % of its seconds."""
-    return max(use.p95_rate_per_s, use.throttled_rate_per_s) if _is_held_back(use) else use.p95_rate_per_s
+    return max(use.p95_rate_per_s, use.throttled_rate_per_s) if _is_throttled(use) else use.p95_rate_per_s
 
 
 def demand_per_s(use: UsedSeconds, limit_per_s: float) -> float:
@@ -218,10 +218,10 @@ def demand_per_s(use: UsedSeconds, limit_per_s: float) -> float:
     (1 + the throttled part of its seconds). This is too low for a client far above its limit, and too high for one that
     is slightly throttled in every second. For a throttled client it is never below the limit.
     """
-    if not _is_held_back(use):
+    if not _is_throttled(use):
         return use.p95_rate_per_s
     return max(limit_per_s, use.throttled_rate_per_s) * (1 + throttled_percent(use) / 100)
 
 
-def _is_held_back(use: UsedSeconds) -> bool:
+def _is_throttled(use: UsedSeconds) -> bool:
     return throttled_percent(use) > _LEFT_OUT_PERCENT

@@ -103,7 +103,7 @@ class RequestLogParser:
         except OverflowError:
             raise Unreadable("a time before 1970 or after 9999") from None
         except Unreadable as reason:
-            _tell(reason, _ends(line, at + len(MARKER)), log_time_ms)
+            _identify(reason, _ends(line, at + len(MARKER)), log_time_ms)
             raise
 
     def is_shown_twice(self, line: bytes) -> bool:
@@ -128,7 +128,7 @@ def _ends(line: bytes, start: int) -> bytes:
     return line[start : start + _END_BYTES] + b"\0" + line[-_END_BYTES:]
 
 
-def _tell(reason: Unreadable, body: bytes, log_time_ms: int) -> None:
+def _identify(reason: Unreadable, body: bytes, log_time_ms: int) -> None:
     """Add to a reason the request as far as its line identifies it, or the log time if it does not."""
     if not body.startswith(b'{"'):
         reason.request = unsized_text(body, log_time_ms)

@@ -56,7 +56,7 @@ class Reading(Enum):
     EAGER = "it is used: the next request is ready when the throttle ends, and the client continues"
 
 
-_GOING_ON = (Reading.USUAL, Reading.EAGER)
+_CONTINUING = (Reading.USUAL, Reading.EAGER)
 
 
 class Kind(IntEnum):
@@ -112,14 +112,14 @@ class Clock(NamedTuple):
 class Connection:
     """The recorded requests of one connection in order, and whether a throttle delays the next one.
 
-    `clock` is None if the record does not show that the client sends by the clock. `goes_on` is true if it was active
+    `clock` is None if the record does not show that the client sends by the clock. `continues` is true if it was active
     at the end of the period.
     """
 
     sent: Sequence[Sent]
     does_wait: bool = True
     clock: Clock | None = None
-    goes_on: bool = False
+    continues: bool = False
 
     def recorded(self, place: int) -> int:
         """The place of the recorded request that is sent at a place beyond the record: of the second half."""
@@ -285,8 +285,8 @@ class ClosedLoop:
     ) -> tuple[int, int] | None:
         following, count = place + 1, len(connection.sent)
         is_added = following >= count
-        goes_on = connection.goes_on and connection.does_wait and self.reading in _GOING_ON
-        if is_added and not (goes_on and following < (1 + _MOST_ADDED) * count):
+        continues = connection.continues and connection.does_wait and self.reading in _CONTINUING
+        if is_added and not (continues and following < (1 + _MOST_ADDED) * count):
             return None
         sent = connection.sent[connection.recorded(place)]
         next_ms = (

@@ -223,7 +223,7 @@ def _connections(
             of_one,
             does_wait=clients[name] not in reconnecting and not is_unmuted(of_one),
             clock=clocks[clients[name]],
-            goes_on=was_active(of_one, until_ms),
+            continues=was_active(of_one, until_ms),
         )
         for name, of_one in sent.items()
     ]

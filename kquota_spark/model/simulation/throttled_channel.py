@@ -13,7 +13,7 @@ from kquota_spark.model.measure.broker_version import major_minor
 class Delivery(Enum):
     """How brokers throttle; the value names the versions that do so."""
 
-    HELD_BACK = "<2.0"
+    DELAYED = "<2.0"
     """The response waits at the broker."""
     MUTED = "2.0+"
     """The response is sent at once and contains the throttle; the broker reads nothing more until it is over."""
@@ -25,7 +25,7 @@ class Delivery(Enum):
         Raises:
             ValueError: the text does not begin with major.minor.
         """
-        return cls.MUTED if major_minor(version) >= (2, 0) else cls.HELD_BACK
+        return cls.MUTED if major_minor(version) >= (2, 0) else cls.DELAYED
 
 
 class ThrottledChannel:
@@ -44,4 +44,4 @@ class ThrottledChannel:
     def respond(self, time_ms: int, throttle_ms: int) -> int:
         """Throttle the connection from `time_ms` on, and return the time at which the response is sent."""
         self.muted_until_ms = time_ms + max(throttle_ms, 0)
-        return self.muted_until_ms if self._delivery is Delivery.HELD_BACK else time_ms
+        return self.muted_until_ms if self._delivery is Delivery.DELAYED else time_ms

@@ -49,12 +49,12 @@ _DEFINITIONS = {
 def page_of(report: AuditReport) -> Page:
     """The whole page: for the cluster, for one tenant, or the first report where no quota is set."""
     head = report.head
-    whose = f"cluster {head.cluster_id}"
+    subject = f"cluster {head.cluster_id}"
     if head.tenant is not None:
-        whose = f"user {head.tenant} on {whose}"
+        subject = f"user {head.tenant} on {subject}"
     return Page(
-        title=f"Kafka quotas: {whose}, {short_moment(head.from_ms)}",
-        whose=whose,
+        title=f"Kafka quotas: {subject}, {short_moment(head.from_ms)}",
+        subject=subject,
         period=f"{short_moment(head.from_ms)} to {short_moment(head.to_ms)} UTC, {length(head.to_ms - head.from_ms)}",
         made=f"{moment(head.made_at_ms)} UTC by kquota {head.version}",
         badge=trust_badge(report),

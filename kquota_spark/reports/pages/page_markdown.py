@@ -28,7 +28,7 @@ def markdown_page(report: AuditReport) -> str:
     """The whole Markdown text."""
     page = page_of(report)
     lines = [
-        f"# Kafka quota report: {escaped(page.whose)}",
+        f"# Kafka quota report: {escaped(page.subject)}",
         "",
         escaped(page.period),
         "",

@@ -160,7 +160,7 @@ class Page:
     """The whole page."""
 
     title: str
-    whose: str
+    subject: str
     period: str
     made: str
     badge: Link

@@ -148,8 +148,8 @@ def _lead(near: int, over: int, *, is_empty: bool, is_own: bool) -> str:
     if is_empty:
         return "There is nothing to compare: no traffic met a limit in this period."
     if not near and not over:
-        whose = "You never" if is_own else "Nobody"
-        return f"{whose} came to 80 % of a limit."
+        who = "You never" if is_own else "Nobody"
+        return f"{who} came to 80 % of a limit."
     parts = [
         *([f"{words.counted(over, 'bucket')} went over the limit"] if over else []),
         *([f"{words.counted(near, 'bucket')} came to 80 % or more of it"] if near else []),

@@ -45,8 +45,8 @@ def _after_t0(time: dt.datetime) -> int | None:
 class FollowedRun:
     """A run of the job as `GapWatch` sees it: each micro-batch has the rows that were written since the one before."""
 
-    def __init__(self, settings: Settings, say: Callable[[str], None] = lambda _: None) -> None:
-        self.watch = GapWatch(settings, say)
+    def __init__(self, settings: Settings, notice: Callable[[str], None] = lambda _: None) -> None:
+        self.watch = GapWatch(settings, notice)
         self._table = DeltaTable(f"{settings.tables}/requests")
         self._seen = self._paths()
 

@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from kquota_spark.process.notices import say_with_time
+from kquota_spark.process.notices import notice_with_time
 
 
 def test_a_line_begins_with_the_time_of_day(capsys: pytest.CaptureFixture[str]) -> None:
-    say_with_time("starting Spark")
+    notice_with_time("starting Spark")
     assert re.fullmatch(r"\d\d:\d\d:\d\d starting Spark\n", capsys.readouterr().err)

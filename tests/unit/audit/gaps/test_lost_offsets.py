@@ -14,7 +14,7 @@ from kquota_spark.audit.gaps import lost_offsets
 from kquota_spark.audit.gaps.log_gaps import record_gaps
 from kquota_spark.audit.progress import Progress
 from kquota_spark.config.settings import Settings
-from kquota_spark.schema.gap_tables import BROKER_START, EXPIRED_UNREAD, MADE_ANEW, MID_STREAM
+from kquota_spark.schema.gap_tables import BROKER_START, EXPIRED_UNREAD, MID_STREAM, RECREATED
 from tests.support.tables.recorded_gaps import FollowedRun, Told, settings_at, stored
 from tests.support.tables.table_rows import T0_MS, request, write_table
 
@@ -156,7 +156,7 @@ def test_a_topic_made_anew_is_a_gap_up_to_when_it_was_noticed(settings: Settings
         "there is not read; verdicts of its brokers (1) are uncertain there (log_gaps): let the topic be, or give the "
         "new one another name"
     )
-    assert losses(settings) == [(1, 99, 3_600_001, MADE_ANEW)]
+    assert losses(settings) == [(1, 99, 3_600_001, RECREATED)]
     ran(settings, 3, {})
     assert "read to 30, now it is gone;" in record_gaps(settings)[0]
 

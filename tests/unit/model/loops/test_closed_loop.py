@@ -179,7 +179,7 @@ def test_a_throttled_fetch_under_its_recorded_limit_keeps_its_throttle() -> None
 
 def test_a_connection_that_was_active_goes_on_after_its_record() -> None:
     requests = [sent(0, 12_000, 2_000.0, was_ms=2_000), sent(2_300, 100, 2_000.0), sent(2_400, 100, 2_000.0)]
-    loop = ran(Connection(requests, goes_on=True), until_ms=2_500)
+    loop = ran(Connection(requests, continues=True), until_ms=2_500)
     # At 0, 300 and 400 ms. It was silent for the last 100 ms, so it goes on at 500 ms with the second request: 12,300 B
     # of 20,000 in 10 s. 100 ms later the third follows, and so on.
     meter = loop.meters[0]
@@ -189,7 +189,7 @@ def test_a_connection_that_was_active_goes_on_after_its_record() -> None:
 
 def test_the_same_limit_adds_nothing_to_a_connection_that_goes_on() -> None:
     requests = [sent(0, 12_000, 1_000.0, was_ms=2_000), sent(2_300, 0, 1_000.0)]
-    loop = ran(Connection(requests, goes_on=True), until_ms=2_310)
+    loop = ran(Connection(requests, continues=True), until_ms=2_310)
     assert (loop.meters[0].requests, loop.meters[0].added) == (2, 0)
 
 
