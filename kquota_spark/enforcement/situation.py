@@ -14,7 +14,7 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.enforce.changes import Evidence, Quota
 from kquota_spark.enforce.guards import Situation
 from kquota_spark.enforce.log_state import HOUR_MS
-from kquota_spark.enforce.policies.scene import type_of
+from kquota_spark.enforce.policies.context import type_of
 from kquota_spark.errors import UserError
 from kquota_spark.model.quotas.entities import Entity, parse_entity
 from kquota_spark.model.quotas.quota_types import QuotaKey, parse_key

@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from kquota_spark.enforce.changes import Evidence, Proposal, Quota
-from kquota_spark.enforce.policies.policy import ClusterQuota
-from kquota_spark.enforce.policies.scene import (
+from kquota_spark.enforce.policies.context import (
     Case,
-    Scene,
+    PolicyContext,
     demand_per_s,
     evidence_of,
     minute_text,
@@ -22,18 +21,19 @@ from kquota_spark.enforce.policies.scene import (
     used_per_s,
     value_text,
 )
+from kquota_spark.enforce.policies.policy import ClusterQuota
 from kquota_spark.model.quotas.entities import Entity
 
 
-def cluster_quotas(policy: ClusterQuota, scene: Scene) -> Iterator[Proposal]:
+def cluster_quotas(policy: ClusterQuota, context: PolicyContext) -> Iterator[Proposal]:
     """One proposal for each budget that needs another value."""
-    cases = {case.quota.entity: case for case in scene.cases(policy.within, (policy.key,)) if case.before}
+    cases = {case.quota.entity: case for case in context.cases(policy.within, (policy.key,)) if case.before}
     for name, budget in sorted(policy.budgets.items()):
         entity = Entity.parse(name)
-        if scene.observations.value_of(Quota(entity, policy.key)) is None:
-            proposal = _first(policy, scene, entity, budget)
+        if context.observations.value_of(Quota(entity, policy.key)) is None:
+            proposal = _first(policy, context, entity, budget)
         else:
-            proposal = _next(policy, scene, cases[entity], budget) if entity in cases else None
+            proposal = _next(policy, context, cases[entity], budget) if entity in cases else None
         if proposal is not None:
             yield proposal
 
@@ -58,17 +58,17 @@ def served(demands: Iterable[float], value: float) -> float:
     return sum(min(demand, value) for demand in demands)
 
 
-def _brokers(policy: ClusterQuota, scene: Scene) -> list[int]:
+def _brokers(policy: ClusterQuota, context: PolicyContext) -> list[int]:
     wanted = type_of(policy.key)
-    return sorted({one.broker_id for one in scene.observations.brokers if one.quota_type is wanted})
+    return sorted({one.broker_id for one in context.observations.brokers if one.quota_type is wanted})
 
 
-def _first(policy: ClusterQuota, scene: Scene, entity: Entity, budget: float) -> Proposal | None:
+def _first(policy: ClusterQuota, context: PolicyContext, entity: Entity, budget: float) -> Proposal | None:
     """A proposal for an entity without a quota: the even split, because the skew between brokers is not known yet."""
-    brokers = _brokers(policy, scene)
-    bounds = scene.guards.bounds_of(policy.key)
-    period = scene.observations.periods.get(policy.within)
-    if not brokers or bounds is None or period is None or scene.exempt.holds(entity) is not None:
+    brokers = _brokers(policy, context)
+    bounds = context.guards.bounds_of(policy.key)
+    period = context.observations.periods.get(policy.within)
+    if not brokers or bounds is None or period is None or context.exempt.holds(entity) is not None:
         return None
     even = budget / len(brokers)
     if bounds.nearest(None, even) != even or even < policy.floor_per_broker:
@@ -91,13 +91,13 @@ def _first(policy: ClusterQuota, scene: Scene, entity: Entity, budget: float) ->
     )
 
 
-def _next(policy: ClusterQuota, scene: Scene, case: Case, budget: float) -> Proposal | None:
-    demands = dict.fromkeys(_brokers(policy, scene), 0.0)
+def _next(policy: ClusterQuota, context: PolicyContext, case: Case, budget: float) -> Proposal | None:
+    demands = dict.fromkeys(_brokers(policy, context), 0.0)
     demands |= {use.place.broker_id: demand_per_s(use, case.limit_per_s) for use in case.uses}
     wanted = value_under(demands.values(), budget)
     if wanted < policy.floor_per_broker:
         return None
-    after = scene.allowed(case, wanted)
+    after = context.allowed(case, wanted)
     if after is None or abs(after - case.limit_per_s) < case.limit_per_s * policy.change_percent / 100:
         return None
     if after > max(wanted, case.limit_per_s):
@@ -111,7 +111,7 @@ def _next(policy: ClusterQuota, scene: Scene, case: Case, budget: float) -> Prop
         f"split of {value_text(policy.key, even)} would serve {value_text(policy.key, served(demands.values(), even))}"
     )
     evidence = _evidence(case, demands, budget, after)
-    return scene.proposal(case, after, policy.name, reason, evidence)
+    return context.proposal(case, after, policy.name, reason, evidence)
 
 
 def _evidence(case: Case, demands: Mapping[int, float], budget: float, after: float) -> Evidence:

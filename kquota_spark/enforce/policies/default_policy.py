@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from kquota_spark.enforce.changes import Proposal, Quota
+from kquota_spark.enforce.policies.context import PolicyContext, evidence_of, value_text
 from kquota_spark.enforce.policies.observations import ClientUse
 from kquota_spark.enforce.policies.policy import DAY_MS, DefaultQuota
-from kquota_spark.enforce.policies.scene import Scene, evidence_of, value_text
 from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.quota_types import QuotaKey
 from kquota_spark.model.quotas.resolve import CLIENT_ONLY_LEVELS
@@ -23,27 +23,27 @@ _LEAST_PERCENT = 1.0
 """Minimum share of unlimited traffic in all traffic of its type, percent: a default is for traffic that matters."""
 
 
-def defaults(policy: DefaultQuota, scene: Scene) -> Iterator[Proposal]:
+def defaults(policy: DefaultQuota, context: PolicyContext) -> Iterator[Proposal]:
     """One proposal for each key that has unlimited traffic and no such default yet."""
     entity = Entity.parse(policy.entity)
     for key in map(QuotaKey, policy.values):
-        quota, levels = Quota(entity, key), {other.level for other in scene.observations.entities_with(key)}
+        quota, levels = Quota(entity, key), {other.level for other in context.observations.entities_with(key)}
         # Clients would lose their present quota.
         would_take_over = entity.user is not None and not levels.isdisjoint(CLIENT_ONLY_LEVELS)
-        if scene.observations.value_of(quota) is None and not would_take_over:
-            proposal = _proposal(policy, scene, quota)
+        if context.observations.value_of(quota) is None and not would_take_over:
+            proposal = _proposal(policy, context, quota)
             if proposal is not None:
                 yield proposal
 
 
-def _proposal(policy: DefaultQuota, scene: Scene, quota: Quota) -> Proposal | None:
-    value, bounds = policy.values[quota.key.value], scene.guards.bounds_of(quota.key)
-    period = scene.observations.periods.get(DAY_MS)
-    reached = _unmetered(scene, quota)
+def _proposal(policy: DefaultQuota, context: PolicyContext, quota: Quota) -> Proposal | None:
+    value, bounds = policy.values[quota.key.value], context.guards.bounds_of(quota.key)
+    period = context.observations.periods.get(DAY_MS)
+    reached = _unmetered(context, quota)
     unmetered = [client for client in reached if not client.is_ours]
     if period is None or bounds is None or bounds.nearest(None, value) != value or not unmetered:
         return None
-    if any(scene.is_exempt(client) for client in reached):
+    if any(context.is_exempt(client) for client in reached):
         return None
     of_type = [use for use in period.buckets if use.place.quota_type.key is quota.key and not use.is_ours]
     uses = [use for use in of_type if use.limit_per_s is None]
@@ -78,14 +78,14 @@ def _proposal(policy: DefaultQuota, scene: Scene, quota: Quota) -> Proposal | No
     )
 
 
-def _unmetered(scene: Scene, quota: Quota) -> list[ClientUse]:
+def _unmetered(context: PolicyContext, quota: Quota) -> list[ClientUse]:
     return [
         client
-        for client in scene.observations.clients
+        for client in context.observations.clients
         if client.quota_type.key is quota.key
         and client.peak_rate_per_s > 0
         and (client.client_id or quota.entity.user is not None)
-        and scene.resolved(client).limit is None
+        and context.resolved(client).limit is None
     ]
 
 

@@ -10,23 +10,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kquota_spark.enforce.changes import Proposal
+from kquota_spark.enforce.policies.context import Case, PolicyContext, evidence_of, minute_text, value_text
 from kquota_spark.enforce.policies.policy import Lower
-from kquota_spark.enforce.policies.scene import Case, Scene, evidence_of, minute_text, value_text
 
 
-def lowerings(policy: Lower, scene: Scene) -> Iterator[Proposal]:
+def lowerings(policy: Lower, context: PolicyContext) -> Iterator[Proposal]:
     """One proposal for each limit that the traffic stays far below."""
-    known_from_ms = scene.observations.decisions_from_ms
-    for case in scene.cases(policy.within, policy.keys):
+    known_from_ms = context.observations.decisions_from_ms
+    for case in context.cases(policy.within, policy.keys):
         if known_from_ms is None or known_from_ms > case.period.from_ms or case.before is None:
             continue
         if any(use.throttled_seconds or use.observed_throttled_seconds for use in case.uses):
             continue
         peak = max(use.peak_rate_per_s for use in case.uses)
         lowest = lowered(policy, case.limit_per_s, peak)
-        after = None if lowest is None else scene.allowed(case, lowest)
+        after = None if lowest is None else context.allowed(case, lowest)
         if after is not None:
-            yield _proposal(policy, scene, case, peak, after)
+            yield _proposal(policy, context, case, peak, after)
 
 
 def lowered(policy: Lower, limit_per_s: float, peak_rate_per_s: float) -> float | None:
@@ -37,7 +37,7 @@ def lowered(policy: Lower, limit_per_s: float, peak_rate_per_s: float) -> float 
     return lowest if lowest < limit_per_s else None
 
 
-def _proposal(policy: Lower, scene: Scene, case: Case, peak: float, after: float) -> Proposal:
+def _proposal(policy: Lower, context: PolicyContext, case: Case, peak: float, after: float) -> Proposal:
     seconds = sum(use.seconds for use in case.uses)
     used_percent = 100 * peak / case.limit_per_s
     reason = (
@@ -52,4 +52,4 @@ def _proposal(policy: Lower, scene: Scene, case: Case, peak: float, after: float
         peak_rate_per_s=peak,
         p95_rate_per_s=max(use.p95_rate_per_s for use in case.uses),
     )
-    return scene.proposal(case, after, policy.name, reason, evidence)
+    return context.proposal(case, after, policy.name, reason, evidence)

@@ -16,27 +16,27 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from kquota_spark.enforce.changes import Proposal
-from kquota_spark.enforce.policies.observations import BucketUse
-from kquota_spark.enforce.policies.policy import Penalty
-from kquota_spark.enforce.policies.scene import (
+from kquota_spark.enforce.policies.context import (
     Case,
-    Scene,
+    PolicyContext,
     evidence_of,
     minute_text,
     throttled_percent,
     value_text,
 )
+from kquota_spark.enforce.policies.observations import BucketUse
+from kquota_spark.enforce.policies.policy import Penalty
 
 
-def penalties(policy: Penalty, scene: Scene) -> Iterator[Proposal]:
+def penalties(policy: Penalty, context: PolicyContext) -> Iterator[Proposal]:
     """One proposal for each offender."""
-    for case in scene.cases(policy.within, policy.keys):
+    for case in context.cases(policy.within, policy.keys):
         worst = max(case.uses, key=lambda use: use.mean_rate_per_s)
         if not _offends(policy, case, worst):
             continue
-        after = scene.allowed(case, case.limit_per_s * policy.to_percent / 100)
+        after = context.allowed(case, case.limit_per_s * policy.to_percent / 100)
         if after is not None:
-            yield _proposal(policy, scene, case, worst, after)
+            yield _proposal(policy, context, case, worst, after)
 
 
 def _offends(policy: Penalty, case: Case, use: BucketUse) -> bool:
@@ -54,14 +54,16 @@ def _used_percent(case: Case, use: BucketUse) -> float:
     return 100.0 * use.mean_rate_per_s / case.limit_per_s
 
 
-def _proposal(policy: Penalty, scene: Scene, case: Case, worst: BucketUse, after: float) -> Proposal:
+def _proposal(
+    policy: Penalty, context: PolicyContext, case: Case, worst: BucketUse, after: float
+) -> Proposal:
     used_percent = _used_percent(case, worst)
     reason = (
         f"took {used_percent:.0f} % of its limit on broker {worst.place.broker_id} since "
         f"{minute_text(case.period.from_ms)}: {worst.episodes:,} episode(s), throttled "
         f"{throttled_percent(worst):.0f} % of {worst.seconds:,} seconds, as long as "
         f"{waiting_connections(case, worst):,.0f} waiting connections; to {value_text(case.quota.key, after)} "
-        f"until {minute_text(scene.now_ms + policy.expires_after)}"
+        f"until {minute_text(context.now_ms + policy.expires_after)}"
     )
     evidence = evidence_of(
         case.period,
@@ -74,5 +76,5 @@ def _proposal(policy: Penalty, scene: Scene, case: Case, worst: BucketUse, after
         throttle_ms=worst.throttle_ms,
         waiting_connections=waiting_connections(case, worst),
     )
-    proposal = scene.proposal(case, after, policy.name, reason, evidence)
-    return replace(proposal, expires_at_ms=scene.now_ms + policy.expires_after, is_penalty=True)
+    proposal = context.proposal(case, after, policy.name, reason, evidence)
+    return replace(proposal, expires_at_ms=context.now_ms + policy.expires_after, is_penalty=True)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from kquota_spark.enforce.changes import Mode, Proposal, Quota
 from kquota_spark.enforce.policies.cluster_quota_policy import cluster_quotas
+from kquota_spark.enforce.policies.context import PolicyContext, value_text
 from kquota_spark.enforce.policies.default_policy import defaults
 from kquota_spark.enforce.policies.lower_policy import lowerings
 from kquota_spark.enforce.policies.observations import Observations
@@ -21,7 +22,6 @@ from kquota_spark.enforce.policies.policy import (
     Raise,
 )
 from kquota_spark.enforce.policies.raise_policy import raises
-from kquota_spark.enforce.policies.scene import Scene, value_text
 
 
 def proposals(policies: Policies, observations: Observations, now_ms: int) -> list[Proposal]:
@@ -30,29 +30,29 @@ def proposals(policies: Policies, observations: Observations, now_ms: int) -> li
     The first policy that wants to change a quota wins; its reason also names the values that others wanted. A policy
     that is off proposes nothing. The same arguments give the same list.
     """
-    scene = Scene(policies.guards, policies.exempt, observations, now_ms)
+    context = PolicyContext(policies.guards, policies.exempt, observations, now_ms)
     chosen: dict[Quota, Proposal] = {}
     for policy in policies.policies:
         if policies.mode_of(policy.name) is Mode.OFF:
             continue
-        for proposal in _wanted(policy, scene):
+        for proposal in _wanted(policy, context):
             first = chosen.get(proposal.quota)
             chosen[proposal.quota] = proposal if first is None else _with_other(first, proposal)
     return list(chosen.values())
 
 
-def _wanted(policy: Policy, scene: Scene) -> Iterator[Proposal]:
+def _wanted(policy: Policy, context: PolicyContext) -> Iterator[Proposal]:
     match policy:
         case Penalty():
-            return penalties(policy, scene)
+            return penalties(policy, context)
         case Raise():
-            return raises(policy, scene)
+            return raises(policy, context)
         case ClusterQuota():
-            return cluster_quotas(policy, scene)
+            return cluster_quotas(policy, context)
         case Lower():
-            return lowerings(policy, scene)
+            return lowerings(policy, context)
         case DefaultQuota():
-            return defaults(policy, scene)
+            return defaults(policy, context)
 
 
 def _with_other(first: Proposal, other: Proposal) -> Proposal:

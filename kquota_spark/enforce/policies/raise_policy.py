@@ -9,27 +9,27 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from kquota_spark.enforce.changes import Proposal
-from kquota_spark.enforce.policies.observations import BrokerUse, BucketUse
-from kquota_spark.enforce.policies.policy import Raise
-from kquota_spark.enforce.policies.scene import (
+from kquota_spark.enforce.policies.context import (
     Case,
-    Scene,
+    PolicyContext,
     demand_per_s,
     evidence_of,
     minute_text,
     throttled_percent,
     value_text,
 )
+from kquota_spark.enforce.policies.observations import BrokerUse, BucketUse
+from kquota_spark.enforce.policies.policy import Raise
 from kquota_spark.model.quotas.quota_types import QuotaKey
 
 _MOST_USED_PERCENT = 120.0
 """Maximum mean rate over the whole period for a raise, percent of the limit."""
 
 
-def raises(policy: Raise, scene: Scene) -> Iterator[Proposal]:
+def raises(policy: Raise, context: PolicyContext) -> Iterator[Proposal]:
     """Proposals in order of names; each takes its part of the brokers' headroom before the next."""
-    left = _Headroom(policy, scene)
-    for case in scene.cases(policy.within, _keys(policy)):
+    left = _Headroom(policy, context)
+    for case in context.cases(policy.within, _keys(policy)):
         worst = max(case.uses, key=throttled_percent)
         if worst.seconds < policy.least_seconds or throttled_percent(worst) <= policy.throttled_percent:
             continue
@@ -38,9 +38,9 @@ def raises(policy: Raise, scene: Scene) -> Iterator[Proposal]:
         demand = demand_per_s(worst, case.limit_per_s)
         if demand <= case.limit_per_s:
             continue
-        after = scene.allowed(case, min(demand, case.limit_per_s * (1 + policy.step_percent / 100)))
+        after = context.allowed(case, min(demand, case.limit_per_s * (1 + policy.step_percent / 100)))
         if after is not None and left.take(case, after):
-            yield _proposal(policy, scene, case, worst, after)
+            yield _proposal(policy, context, case, worst, after)
 
 
 def headroom_of(policy: Raise, brokers: Iterable[BrokerUse]) -> dict[tuple[int, QuotaKey], float]:
@@ -66,8 +66,8 @@ def _keys(policy: Raise) -> list[QuotaKey]:
 class _Headroom:
     """The headroom left on each broker, by key; a broker without a known rate has none."""
 
-    def __init__(self, policy: Raise, scene: Scene) -> None:
-        self._left = headroom_of(policy, scene.observations.brokers)
+    def __init__(self, policy: Raise, context: PolicyContext) -> None:
+        self._left = headroom_of(policy, context.observations.brokers)
 
     def take(self, case: Case, after: float) -> bool:
         """Take a raise from every broker of the bucket; False, and nothing taken, if one has too little headroom."""
@@ -80,7 +80,7 @@ class _Headroom:
         return True
 
 
-def _proposal(policy: Raise, scene: Scene, case: Case, worst: BucketUse, after: float) -> Proposal:
+def _proposal(policy: Raise, context: PolicyContext, case: Case, worst: BucketUse, after: float) -> Proposal:
     demand = demand_per_s(worst, case.limit_per_s)
     reason = (
         f"throttled {throttled_percent(worst):.0f} % of {worst.seconds:,} seconds on broker "
@@ -97,4 +97,4 @@ def _proposal(policy: Raise, scene: Scene, case: Case, worst: BucketUse, after: 
         throttled_percent=throttled_percent(worst),
         throttle_ms=worst.throttle_ms,
     )
-    return scene.proposal(case, after, policy.name, reason, evidence)
+    return context.proposal(case, after, policy.name, reason, evidence)

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from kquota_spark.config.settings import Settings
+from kquota_spark.enforce.policies.context import type_of
 from kquota_spark.enforce.policies.policy import DAY_MS, Raise
 from kquota_spark.enforce.policies.raise_policy import headroom_of
-from kquota_spark.enforce.policies.scene import type_of
 from kquota_spark.enforcement.input import broker_uses
 from kquota_spark.enforcement.policies import load_policies
 from kquota_spark.errors import UserError

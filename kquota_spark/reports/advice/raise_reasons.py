@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
-from kquota_spark.enforce.policies.scene import demand_per_s, throttled_percent, value_text
+from kquota_spark.enforce.policies.context import demand_per_s, throttled_percent, value_text
 from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.quota_types import QuotaKey
 from kquota_spark.reports.advice.quota_command import alter_command, override_command

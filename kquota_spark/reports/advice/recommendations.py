@@ -14,9 +14,9 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from kquota_spark.config.settings import Settings
+from kquota_spark.enforce.policies.context import type_of, value_text
 from kquota_spark.enforce.policies.lower_policy import lowered
 from kquota_spark.enforce.policies.policy import DefaultQuota, Lower
-from kquota_spark.enforce.policies.scene import type_of, value_text
 from kquota_spark.findings.idle_rules import LEAST_OBSERVED_MS, dead, shadowed
 from kquota_spark.model.compare.observed_clients import Observed, Rule
 from kquota_spark.model.quotas.entities import DEFAULT, AnyEntity, Entity, IpEntity

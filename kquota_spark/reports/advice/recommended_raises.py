@@ -2,7 +2,7 @@
 
 The data does not contain the rate that a throttled client wanted: the client got what the limit allowed, and wanted
 more. So a value is a range. It begins with the least value under which the replay throttles no recorded request, as
-`kquota whatif` does. It ends with the estimate of `enforce.policies.scene`, from the seconds under the present limit
+`kquota whatif` does. It ends with the estimate of `enforce.policies.context`, from the seconds under the present limit
 only. A client that takes clearly more than its limit needs a check of the client, not a higher limit.
 """
 
@@ -13,7 +13,13 @@ from dataclasses import replace
 from decimal import ROUND_CEILING, Decimal
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.enforce.policies.scene import own_entity, throttled_percent, type_of, used_per_s, value_text
+from kquota_spark.enforce.policies.context import (
+    own_entity,
+    throttled_percent,
+    type_of,
+    used_per_s,
+    value_text,
+)
 from kquota_spark.model.compare.observed_clients import Rule
 from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.quota_types import QuotaKey, QuotaType

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
-from kquota_spark.enforce.policies.scene import throttled_percent, value_text
+from kquota_spark.enforce.policies.context import throttled_percent, value_text
 from kquota_spark.formats.text.person_units import clock_time, rate_text
 from kquota_spark.model.quotas.quota_types import CONNECTION, QuotaKey, QuotaType
 from kquota_spark.reports.scope.broker_buckets import amount_per_rate

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from kquota_spark.enforce.policies.context import demand_per_s, used_per_s
 from kquota_spark.enforce.policies.observations import BucketUse, RateSeconds
 from kquota_spark.enforce.policies.policy import Raise
-from kquota_spark.enforce.policies.scene import demand_per_s, used_per_s
 from kquota_spark.model.quotas.entities import Entity
 from tests.support.enforcement.observed_uses import WRITE, broker, only, place, seen, use, wanted
 

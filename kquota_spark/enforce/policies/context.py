@@ -35,7 +35,7 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class PolicyContext:
     """Observations, and the settings that apply to all policies."""
 
     guards: GuardSettings
