@@ -108,7 +108,7 @@ def _gathered(scope: Scope, made_at_ms: int) -> AuditReport:
         made_at_ms=made_at_ms,
         version=__version__,
         tenant=scope.tenant,
-        is_without_quotas=scope.once(is_without_quotas),
+        is_first_look=scope.once(is_without_quotas),
         covered_percent=scope.covered_percent,
         is_covered=scope.covered_percent >= _COVERED_PERCENT,
     )
@@ -123,7 +123,7 @@ def _notes(scope: Scope, head: Head) -> Iterator[str]:
     # If little is covered, this note is already among the reasons for doubt.
     if (note := covered_note(scope)) and not is_little_covered(scope, head.made_at_ms):
         yield note
-    if head.is_without_quotas:
+    if head.is_first_look:
         yield "no quota is set: nobody is limited, and what follows is what everybody used"
     if scope.tenant is not None:
         yield from _to_tenant(scope.once(throttled_buckets).shown)

@@ -13,7 +13,7 @@ from kquota_spark.reports.sections.usage import Talker, Talkers
 
 def headline(report: AuditReport) -> tuple[str, tuple[Tile, ...]]:
     """A sentence, and the facts in it as tiles."""
-    if report.head.is_without_quotas:
+    if report.head.is_first_look:
         return _without_quotas(report)
     return _own(report) if report.head.tenant is not None else _cluster(report)
 

@@ -18,7 +18,7 @@ from kquota_spark.reports.sections.unprotected import unprotected_count
 def opening(report: AuditReport) -> Opening:
     """The headline with its tiles, the worst three buckets, and one line on the other sections."""
     sentence, tiles = headline(report)
-    if report.head.is_without_quotas:
+    if report.head.is_first_look:
         return Opening(sentence, tiles)
     worst = tuple(_worst(report))
     more = len(report.throttled) + report.throttled_left_out - len(worst)

@@ -64,7 +64,7 @@ def page_of(report: AuditReport) -> Page:
 
 
 def _sections(report: AuditReport) -> Iterator[Section]:
-    for section in WITHOUT_QUOTAS if report.head.is_without_quotas else SECTIONS:
+    for section in WITHOUT_QUOTAS if report.head.is_first_look else SECTIONS:
         if section.is_shown(report):
             yield section.draw(report)
     yield _appendix(report)

@@ -35,7 +35,7 @@ class Head:
     version: str
     tenant: str | None = None
     """A user if the page is that tenant's own and shows nothing of others; None for the whole cluster."""
-    is_without_quotas: bool = False
+    is_first_look: bool = False
     """No quota is set at all: the report contains only usage and first values."""
     covered_percent: float = 100.0
     """Covered percent of the period: from the first to the last second that the tables contain."""

@@ -72,14 +72,14 @@ def to_do_section(report: AuditReport) -> Section:
         lead = "Nothing is recommended from what this period shows."
     elif head.tenant is not None:
         lead = "What your clients can do, then what to ask for where quotas are set."
-    elif head.is_without_quotas:
+    elif head.is_first_look:
         lead = f"{words.counted(count, 'starting value')}; every command shows first what it would do."
     else:
         lead = f"{words.counted(count, 'step')}; every command shows first what it would do."
     return Section(
         anchor="to-do",
         short="To do",
-        title="Where to begin" if head.is_without_quotas else title,
+        title="Where to begin" if head.is_first_look else title,
         lead=f"{lead} The largest are shown; {more:,} more are left out." if more else lead,
         advice=tuple(_advice(one, card_anchor(number)) for number, one in enumerate(shown, 1)),
         blocks=tuple(_sums(report.raises)),

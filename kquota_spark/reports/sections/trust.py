@@ -74,7 +74,7 @@ def trust_section(report: AuditReport) -> Section:
     """Tiles, the reasons for doubt, and agreement by quota type."""
     found = report.confidence
     # A tenant's notes are about being throttled, so they are in that section.
-    notes = report.notes if report.head.tenant is None or report.head.is_without_quotas else ()
+    notes = report.notes if report.head.tenant is None or report.head.is_first_look else ()
     covered = f"{share_text(report.head.covered_percent)} of the period is covered."
     return Section(
         anchor="trust",

@@ -49,7 +49,7 @@ def _clients(scope: Scope) -> Sequence[seen_clients.ClientSeen]:
 
 def is_shown(report: AuditReport) -> bool:
     """Whether the page is of the cluster, because findings reveal other clients; without a quota there are none."""
-    return report.head.tenant is None or report.head.is_without_quotas
+    return report.head.tenant is None or report.head.is_first_look
 
 
 def unprotected_section(report: AuditReport) -> Section:

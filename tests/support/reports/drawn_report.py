@@ -182,7 +182,7 @@ def without_quotas() -> AuditReport:
     """No quota is set: usage and starting values."""
     full = full_report()
     return replace(
-        full, head=replace(full.head, is_without_quotas=True), throttled=(), throttled_left_out=0, heat=(), lines=(),
+        full, head=replace(full.head, is_first_look=True), throttled=(), throttled_left_out=0, heat=(), lines=(),
         changes=(), changes_left_out=0,
     )  # fmt: skip
 

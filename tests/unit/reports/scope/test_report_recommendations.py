@@ -203,7 +203,7 @@ def test_where_nothing_is_set_it_says_where_to_begin_and_how_many_that_covers(tm
     rows = [_unlimited("a", 4e6), _unlimited("a", 4.9e6, 2), _unlimited("b", 5e6), _unlimited("c", 6e6),
             _unlimited("", 1e9), _unlimited("d", 1e6, quota_type="fetch")]  # fmt: skip
     page = gathered(tmp_path, decisions=rows)
-    assert page.head.is_without_quotas
+    assert page.head.is_first_look
     assert "no quota is set: nobody is limited, and what follows is what everybody used" in page.notes
     produce, fetch, request, connections = page.recommendations
     # 5 MB/s hold a and b on each broker; c went above; an empty client id is nobody's default
