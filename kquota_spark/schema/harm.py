@@ -39,7 +39,7 @@ def mute_end_ms(second_ms: str, longest_ms: str, is_log: str) -> str:
 
 
 def time_throttled(key: str, rows: str) -> str:
-    """SQL of common tables, the last one `of_time`: the clock time throttled of each key, in `throttled_seconds`.
+    """SQL of common tables, the last one `of_time`: the clock time throttled of each key, in `time_throttled_s`.
 
     A second counts if a throttle began in it or still ran, and once for all brokers and buckets of the key. The SQL has
     one `?`: the end of the period, epoch ms.
@@ -58,7 +58,7 @@ held as (
     partition by {key} order by second_ms rows between unbounded preceding and 1 preceding), 0)) as start_ms
   from held
 ), of_time as (
-  select {key}, (sum(greatest(0, least(end_ms, ?) - start_ms)) // 1000)::bigint as throttled_seconds
+  select {key}, (sum(greatest(0, least(end_ms, ?) - start_ms)) // 1000)::bigint as time_throttled_s
   from spread group by all
 )"""  # noqa: S608 - names of ours
 

@@ -71,7 +71,7 @@ def _find(asked: Asked) -> Found:
     owners_of = _owners(asked, scope, of_type)
     if asked.own is not None:
         of_type = [one for one in of_type if asked.own in owners_of[one.bucket]]
-    ordered = sorted(of_type, key=lambda one: (-one.throttled_ms, one.bucket))
+    ordered = sorted(of_type, key=lambda one: (-one.delay_ms, one.bucket))
     # Only the shown buckets need a cause, which takes another pass over their decisions.
     shown = ordered[: asked.limit]
     with_day = _is_of_days(scope.covered)
@@ -152,9 +152,6 @@ def _row(cluster_id: str, one: ThrottledBucket, why: Cause | None) -> dict[str, 
         "bucket_user": bucket["user"],
         "bucket_client_id": bucket["client_id"],
         "bucket_tags": bucket["tags"] or None,
-        "delay_ms": figures["throttled_ms"],
-        "time_throttled_s": figures["throttled_seconds"],
-        "time_throttled_percent": figures["time_in_throttle_percent"],
         "why": None if why is None else why.short,
         **{name: figures[name] for name in _COLUMNS if name in figures},
     }

@@ -154,7 +154,7 @@ def _counted(settings: Settings) -> _Sample:
 
 
 def _answer(folder: Path, sample: _Sample, report: AuditReport) -> dict[str, Any]:
-    worst = max(report.throttled, key=lambda one: one.throttled_ms)
+    worst = max(report.throttled, key=lambda one: one.delay_ms)
     bucket = worst.bucket
     return {
         "lines": sample.lines,
@@ -162,7 +162,7 @@ def _answer(folder: Path, sample: _Sample, report: AuditReport) -> dict[str, Any
         "throttled_buckets": len(report.throttled) + report.throttled_left_out,
         "worst": {
             "bucket": bucket_text(bucket.user, bucket.client_id, bucket.tags),
-            "delay_ms": worst.throttled_ms,
+            "delay_ms": worst.delay_ms,
         },
         "report": str(folder / "report.html"),
         "config": str(folder / "kquota.yaml"),

@@ -74,7 +74,7 @@ def reason_to_leave(case: Case, changes: Collection[Change], room: Mapping[tuple
         changes: changes of quotas in the period.
         room: headroom by broker and quota type, where it is known.
     """
-    percent = case.one.time_in_throttle_percent
+    percent = case.one.time_throttled_percent
     if percent < OBJECTIVE_PERCENT:
         return f"throttled in {percent:.2f} % of the time, and the objective is {OBJECTIVE_PERCENT:.0f} %"
     cut = case.cut(changes)

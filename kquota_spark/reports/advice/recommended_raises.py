@@ -82,7 +82,7 @@ def _cases(
     throttled: Collection[ThrottledBucket], uses: Mapping[BucketName, Uses], rules: Collection[Rule]
 ) -> list[Case]:
     found = []
-    for one in sorted(throttled, key=lambda one: (-one.throttled_ms, one.bucket)):
+    for one in sorted(throttled, key=lambda one: (-one.delay_ms, one.bucket)):
         of_bucket = None if one.bucket.tags else uses.get(one.bucket)
         quota = None if of_bucket is None else _quota(one.bucket, of_bucket.rule, rules)
         if of_bucket is None or quota is None or not of_bucket.limit_per_s:
@@ -125,7 +125,7 @@ def _card(
     if cause is None:
         return None
     card = Recommendation(
-        str(case.entity), key.value, limit, None, under, "", delay_ms=case.one.throttled_ms,
+        str(case.entity), key.value, limit, None, under, "", delay_ms=case.one.delay_ms,
         cause=cause.sentence, confidence=confidence_of(case),
         alternatives=tuple(alternatives_of(case, None, cut, is_tenant=is_tenant)), bucket=case.one.bucket,
     )  # fmt: skip

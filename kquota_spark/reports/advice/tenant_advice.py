@@ -59,7 +59,7 @@ class _Piece(NamedTuple):
 def tenant_advice(scope: Scope, throttled: Collection[ThrottledBucket]) -> Iterator[Recommendation]:
     """One recommendation for each piece of advice that the tables support, with the figure as its reason."""
     worst: dict[str, ThrottledBucket] = {}
-    for one in sorted(throttled, key=lambda one: -one.throttled_ms):
+    for one in sorted(throttled, key=lambda one: -one.delay_ms):
         worst.setdefault(one.bucket.quota_type, one)
     used = {row["quota_type"]: row for row in scope.rows(_USED)}
     during = scope.cluster_id, scope.tenant, scope.asked.from_ms, scope.asked.to_ms
@@ -70,9 +70,7 @@ def tenant_advice(scope: Scope, throttled: Collection[ThrottledBucket]) -> Itera
                 quota_type, used[quota_type], lines.get(quota_type, {}), of_type, scope.covered_seconds
             )
             for title, reason in chain.from_iterable(advise(seen) for advise in _ADVICE):
-                yield Recommendation(
-                    "", "", None, None, reason, "", title=title, delay_ms=of_type.throttled_ms
-                )
+                yield Recommendation("", "", None, None, reason, "", title=title, delay_ms=of_type.delay_ms)
 
 
 def _compress(seen: _Seen) -> Iterator[_Piece]:
@@ -107,7 +105,7 @@ def _large(seen: _Seen) -> Iterator[_Piece]:
 
 
 def _spread_out(seen: _Seen) -> Iterator[_Piece]:
-    limit, percent = seen.throttled.limit_per_s, seen.throttled.time_in_throttle_percent
+    limit, percent = seen.throttled.limit_per_s, seen.throttled.time_throttled_percent
     if not limit or seen.quota_type not in BANDWIDTH or seen.throttled.shared_with:
         return
     mean = 100 * seen.used["amount"] / seen.covered_s / limit

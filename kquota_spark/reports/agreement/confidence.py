@@ -116,8 +116,8 @@ def confidence(scope: Scope, settings: Settings, made_at_ms: int) -> Confidence:
         late_requests=seconds["late"],
         gaps=gaps,
         sources=tuple(reversed(seconds["sources"] or ())),
-        delay_by_replay_ms=seconds["replay_ms"],
-        delay_by_brokers_ms=seconds["broker_ms"],
+        certain_delay_by_replay_ms=seconds["replay_ms"],
+        certain_delay_ms=seconds["broker_ms"],
     )
 
 

@@ -41,7 +41,7 @@ _OF_RULES = f"""(
 )"""  # noqa: S608 - names of ours
 _TIMES = f"""
 with {time_throttled("rule, quota_type", _OF_RULES)}
-select rule, quota_type, throttled_seconds from of_time
+select rule, quota_type, time_throttled_s from of_time
 """  # noqa: S608 - names of ours
 
 

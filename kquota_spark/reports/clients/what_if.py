@@ -50,7 +50,7 @@ with found as materialized (
   select {_KEY}, sum(requests)::bigint as requests, sum(delay_ms)::bigint as delay_ms
   from found group by all having bool_or(is_logged)
 )
-select {_KEY}, requests, delay_ms, coalesce(throttled_seconds, 0) from sums left join of_time using ({_KEY})
+select {_KEY}, requests, delay_ms, coalesce(time_throttled_s, 0) from sums left join of_time using ({_KEY})
 """  # noqa: S608 - names of ours
 WARM_UP_MS = 130_000
 """Usage (ms) that is read before the period, to fill the longest common window (61 samples of 2 s)."""

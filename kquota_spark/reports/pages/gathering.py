@@ -138,7 +138,7 @@ def _to_tenant(throttled: Sequence[ThrottledBucket]) -> Iterator[str]:
     if not throttled:
         yield "you were not throttled"
     for one in throttled:
-        share = f"{one.time_in_throttle_percent:.1f} % of this time"
+        share = f"{one.time_throttled_percent:.1f} % of this time"
         of_whom = f"client id {one.bucket.client_id}" if one.bucket.client_id else "all your clients"
         yield f"you were throttled {share} ({one.bucket.quota_type}, {of_whom})"
         if one.shared_with:

@@ -27,7 +27,7 @@ def delay_sentence(report: AuditReport) -> str:
     names = {one.bucket for one in report.buckets} | {one.bucket for one in report.throttled}
     of_all = f" of {len(names):,}" if report.buckets and len(names) > count else ""
     buckets = f"{count:,}{of_all} {'bucket' if count == 1 and not of_all else 'buckets'}"
-    delay_ms = sum(one.throttled_ms for one in report.throttled) + report.throttled_left_out_ms
+    delay_ms = sum(one.delay_ms for one in report.throttled) + report.delay_left_out_ms
     delay = f": {person_ms(delay_ms)} of delay in all." if delay_ms else "; JMX does not show the delay."
     if is_own:
         return f"You were throttled in {buckets}{delay}"

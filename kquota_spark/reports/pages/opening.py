@@ -35,7 +35,7 @@ def _worst(report: AuditReport) -> Iterator[Worst]:
     for one in words.most_delayed(report.throttled)[:MOST_WORST]:
         word = words.type_word(one.bucket.quota_type)
         bucket = Link(f"{words.bucket_of(one.bucket, report.head)}, {word}", words.bucket_href(one.bucket))
-        delay = person_ms(one.throttled_ms) if one.throttled_ms else "-"
+        delay = person_ms(one.delay_ms) if one.delay_ms else "-"
         time = f"{words.throttled_time(one)} {words.of_the_period(report.head)}"
         if one.bucket not in cards:
             yield Worst(bucket, delay, time, causes.get(one.bucket, ""))

@@ -21,18 +21,6 @@ from kquota_spark.formats.text.person_units import iso_time
 from kquota_spark.reports.parts.report_section import CsvFile, values_of
 from kquota_spark.reports.sections import SECTIONS, AuditReport
 
-_FIGURES = {
-    "throttled_ms": "delay_ms",
-    "observed_throttle_ms": "delay_ms",
-    "throttled_seconds": "time_throttled_s",
-    "time_in_throttle_percent": "time_throttled_percent",
-    "throttled_left_out_ms": "delay_left_out_ms",
-    "delay_by_brokers_ms": "certain_delay_ms",
-    "delay_by_replay_ms": "certain_delay_by_replay_ms",
-    "brokers_ms": "longest_throttle_ms",
-    "replay_ms": "longest_throttle_by_replay_ms",
-}
-"""Names of figures in the report, and their names in answers (`schema.figures`)."""
 _OLDEST = (1980, 1, 1, 0, 0, 0)
 _ORDER = (
     "report.csv", "agreement.csv", "throttled.csv", "buckets.csv", "quota_used.csv", "rates.csv", "usage.csv",
@@ -64,7 +52,7 @@ def csv_files(report: AuditReport) -> dict[str, str]:
 def _csv(file: CsvFile) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(_FIGURES.get(name, name) for name in file.columns)
+    writer.writerow(file.columns)
     writer.writerows([_cell(value) for value in row] for row in file.rows)
     return out.getvalue()
 
@@ -103,7 +91,7 @@ def plain_report(report: AuditReport) -> dict[str, Any]:
 
 def _plain(value: Any) -> Any:
     if is_dataclass(value):
-        return {_FIGURES.get(one.name, one.name): _plain(getattr(value, one.name)) for one in fields(value)}
+        return {one.name: _plain(getattr(value, one.name)) for one in fields(value)}
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, Mapping):

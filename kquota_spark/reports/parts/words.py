@@ -74,19 +74,19 @@ def bucket_href(bucket: BucketName) -> str:
 def throttled_time(one: ThrottledBucket) -> str:
     """The time throttled: `41 %`, below 1 % of the time `38 s`. From JMX, which has samples, always the share."""
     is_sampled = one.throttled_requests is None and not one.shared_with
-    if 0 < one.time_in_throttle_percent < 1 and not is_sampled:
-        return length(one.throttled_seconds * 1_000)
-    return share_text(one.time_in_throttle_percent)
+    if 0 < one.time_throttled_percent < 1 and not is_sampled:
+        return length(one.time_throttled_s * 1_000)
+    return share_text(one.time_throttled_percent)
 
 
 def most_delayed(throttled: Iterable[ThrottledBucket]) -> list[ThrottledBucket]:
     """The one ranking of the page: most total delay first, then most time throttled."""
-    return sorted(throttled, key=lambda one: (-one.throttled_ms, -one.time_in_throttle_percent))
+    return sorted(throttled, key=lambda one: (-one.delay_ms, -one.time_throttled_percent))
 
 
 def throttled_tone(throttled: Iterable[ThrottledBucket]) -> Tone:
     """Over if a bucket was throttled for more of the time than the objective, so that red means to act."""
-    worst = max((one.time_in_throttle_percent for one in throttled), default=0.0)
+    worst = max((one.time_throttled_percent for one in throttled), default=0.0)
     return Tone.OVER if worst > OBJECTIVE_PERCENT else Tone.PLAIN if worst else Tone.GOOD
 
 
@@ -213,9 +213,9 @@ def amount_cell(quota_type: str, amount: int) -> Cell:
     return Cell(amount_text(quota_type, amount), exact=f"{amount:,} {_UNITS.get(quota_type, '')}".strip())
 
 
-def throttles_cell(throttled_ms: int | None) -> Cell:
+def throttles_cell(delay_ms: int | None) -> Cell:
     """A total delay; `-` if there is none, or if JMX, which has no sums, is the only source of the bucket."""
-    return Cell(person_ms(throttled_ms), exact=f"{throttled_ms:,} ms") if throttled_ms else Cell("-")
+    return Cell(person_ms(delay_ms), exact=f"{delay_ms:,} ms") if delay_ms else Cell("-")
 
 
 def used_cell(percent: float | None) -> Cell:

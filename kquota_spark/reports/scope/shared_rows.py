@@ -72,9 +72,9 @@ class Confidence:
     """Number of periods of a broker's log that the audit lacks."""
     sources: tuple[str, ...]
     """`log`, `jmx` or both."""
-    delay_by_replay_ms: int | None = None
+    certain_delay_by_replay_ms: int | None = None
     """Total delay in certain seconds; None if no broker's log contains it."""
-    delay_by_brokers_ms: int | None = None
+    certain_delay_ms: int | None = None
     """Total delay in the same seconds."""
 
 
@@ -96,13 +96,13 @@ class ThrottledBucket:
     bucket: BucketName
     limit_per_s: float | None
     """The smallest limit in the period, on one broker."""
-    throttled_ms: int
+    delay_ms: int
     """Total delay; from JMX 0."""
     throttled_requests: int | None
     """None if only the time is known: from JMX, or for a bucket that a tenant shares."""
-    throttled_seconds: int
+    time_throttled_s: int
     """Seconds in which a throttle began or still ran, on any broker."""
-    time_in_throttle_percent: float
+    time_throttled_percent: float
     """Those seconds as percent of the period that the tables cover."""
     worst_broker_id: int
     episodes: int

@@ -67,7 +67,7 @@ class AuditReport:
     throttled: Sequence[ThrottledBucket] = ()
     """Most total delay first."""
     throttled_left_out: int = 0
-    throttled_left_out_ms: int = 0
+    delay_left_out_ms: int = 0
     """Total delay of the buckets that are left out."""
     causes: Sequence[BucketCause] = ()
     """For the buckets with the most total delay, as far as known."""

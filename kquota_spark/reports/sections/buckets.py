@@ -34,14 +34,14 @@ with inside as (
 ), figures as (
   select {BUCKET}, list_sort(list(distinct broker_id)) as brokers,
          arg_max(limit_per_s, last_ms) as limit_per_s, max(certain_used_percent) as peak_quota_used_percent,
-         sum(throttled_ms)::bigint as throttled_ms, sum(throttled_requests)::bigint as throttled_requests
+         sum(delay_ms)::bigint as delay_ms, sum(throttled_requests)::bigint as throttled_requests
   from places group by all
 )
 select figures.*, inside.users, inside.client_ids from figures left join inside using ({BUCKET})
-where limit_per_s is not null or throttled_ms > 0
-order by throttled_ms desc, peak_quota_used_percent desc nulls last, {BUCKET}
+where limit_per_s is not null or delay_ms > 0
+order by delay_ms desc, peak_quota_used_percent desc nulls last, {BUCKET}
 """  # noqa: S608 - names of ours
-_FIGURES = ("limit_per_s", "peak_quota_used_percent", "throttled_ms", "throttled_requests")
+_FIGURES = ("limit_per_s", "peak_quota_used_percent", "delay_ms", "throttled_requests")
 _COLUMNS = (
     *words.BUCKET_COLUMNS,
     *Column.numbers("total delay", "throttled requests", "peak of quota", "headroom", "limit on a broker"),
@@ -59,7 +59,7 @@ class PeriodBucket:
     """The last limit in force, on one broker."""
     peak_quota_used_percent: float | None
     """The highest second that is certain or that a broker throttled, in percent of its limit; None without one."""
-    throttled_ms: int
+    delay_ms: int
     """Total delay, by brokers where they logged it; from JMX 0."""
     throttled_requests: int | None
     """None from JMX."""
@@ -131,7 +131,7 @@ def bucket_index(report: AuditReport) -> dict[str, Any]:
 def _numbers(found: Sequence[PeriodBucket]) -> list[list[float | None]]:
     """Columns to sort by: total delay, throttled requests, peak, headroom, limit."""
     return [
-        [one.throttled_ms for one in found],
+        [one.delay_ms for one in found],
         [one.throttled_requests for one in found],
         [words.finite(one.peak_quota_used_percent) for one in found],
         [_headroom(one) for one in found],
@@ -149,7 +149,7 @@ def _cells(report: AuditReport, one: PeriodBucket) -> tuple[Cell, ...]:
     kind, room = one.bucket.quota_type, _headroom(one)
     return (
         *words.bucket_cells(one.bucket, report.head),
-        words.throttles_cell(one.throttled_ms),
+        words.throttles_cell(one.delay_ms),
         Cell("-") if one.throttled_requests is None else words.count_cell(one.throttled_requests),
         words.used_cell(one.peak_quota_used_percent),
         Cell("-" if room is None else words.share_text(room)),

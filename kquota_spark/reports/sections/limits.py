@@ -245,7 +245,7 @@ def _near(report: AuditReport) -> Iterator[Block]:
             words.used_cell(percent),
             Cell(f"{LIMIT_PERCENT - percent:.1f} %"),
             words.rate_cell(one.bucket.quota_type, one.limit_per_s),
-            words.throttles_cell(one.throttled_ms),
+            words.throttles_cell(one.delay_ms),
         )
         for percent, one in sorted(near, key=lambda pair: (-pair[0], pair[1].bucket))[:_MOST_NEAR]
     )

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 _WORST = f"""
 with worst as (
-  select {BUCKET}, arg_max(broker_id, (throttled_ms, throttled_rows, coalesce(quota_used_percent, 0), -broker_id))
+  select {BUCKET}, arg_max(broker_id, (delay_ms, throttled_rows, coalesce(quota_used_percent, 0), -broker_id))
            as broker_id,
-         sum(throttled_ms) as throttled_ms, sum(throttled_rows) as throttled_rows, max(quota_used_percent) as hottest
+         sum(delay_ms) as delay_ms, sum(throttled_rows) as throttled_rows, max(quota_used_percent) as hottest
   from places where least_limit_per_s is not null group by all
 ), shown as (
   select *, row_number() over (
@@ -40,7 +40,7 @@ with worst as (
 select {BUCKET}, broker_id, place,
        list({{'slot_ms': slot_ms, 'rate': peak_rate_per_s, 'is_certain': is_peak_certain,
              'limit': limit_per_s, 'rule': rule,
-             'throttled_ms': slots.throttled_ms}}) as cells
+             'delay_ms': slots.delay_ms}}) as cells
 from shown join slots using ({BUCKET}, broker_id) where seconds > 0 group by all order by place
 """  # noqa: S608 - names of ours
 _KEYS = {each.value: each.key.value for each in QuotaType} | {CONNECTION: IP_QUOTA_KEY}
@@ -67,7 +67,7 @@ class Line:
     is_certain: tuple[bool, ...]
     """Whether the second of that rate is certain; True without traffic."""
     limit_per_s: tuple[float | None, ...]
-    throttled_ms: tuple[int, ...]
+    delay_ms: tuple[int, ...]
     rules: tuple[str, ...] = ()
     """Entities that set its limit in the period."""
 
@@ -105,7 +105,7 @@ def _line(scope: Scope, row: dict[str, Any], held: Mapping[str, Sequence[Mapping
         rate_per_s=tuple(cells[slot]["rate"] if slot in cells else None for slot in slots),
         is_certain=tuple(slot not in cells or cells[slot]["is_certain"] for slot in slots),
         limit_per_s=tuple(limits),
-        throttled_ms=tuple(cells[slot]["throttled_ms"] if slot in cells else 0 for slot in slots),
+        delay_ms=tuple(cells[slot]["delay_ms"] if slot in cells else 0 for slot in slots),
         rules=tuple(sorted({cell["rule"] for cell in row["cells"] if cell["rule"] is not None})),
     )
 
@@ -142,7 +142,7 @@ def _points(report: AuditReport, line: Line) -> dict[str, Any]:
         "slots": line.slots,
         "rate": rates,
         "limit": limits,
-        "throttled": [person_ms(value) if value else "" for value in line.throttled_ms],
+        "throttled": [person_ms(value) if value else "" for value in line.delay_ms],
         "certain": line.is_certain,
         "edits": [
             {
@@ -169,14 +169,14 @@ def _line_row(report: AuditReport, line: Line) -> tuple[Cell, ...]:
         words.rate_cell(line.bucket.quota_type, words.highest(line.rate_per_s), "-"),
         words.rate_cell(line.bucket.quota_type, limits[-1] if limits else None),
         words.count_cell(changes),
-        words.throttles_cell(sum(line.throttled_ms)),
+        words.throttles_cell(sum(line.delay_ms)),
     )
 
 
 def side_by_side(report: AuditReport) -> Iterator[Block]:
     """The buckets with the most total delay side by side; nothing for one bucket, which has a chart of its rate."""
-    throttled = (one for one in report.lines if sum(one.throttled_ms))
-    lines = sorted(throttled, key=lambda one: -sum(one.throttled_ms))[:_MOST_PANELS]
+    throttled = (one for one in report.lines if sum(one.delay_ms))
+    lines = sorted(throttled, key=lambda one: -sum(one.delay_ms))[:_MOST_PANELS]
     if len(lines) < 2:
         return
     percent = [
@@ -186,7 +186,7 @@ def side_by_side(report: AuditReport) -> Iterator[Block]:
         {
             "label": f"{words.bucket_of(one.bucket, report.head)}, {words.type_word(one.bucket.quota_type)}",
             "percent": of_line,
-            "throttled": [person_ms(value) if value else "" for value in one.throttled_ms],
+            "throttled": [person_ms(value) if value else "" for value in one.delay_ms],
             "edits": [
                 change.at_ms
                 for change in report.changes
@@ -203,7 +203,7 @@ def side_by_side(report: AuditReport) -> Iterator[Block]:
     rows = (
         (
             *words.bucket_cells(one.bucket, report.head),
-            words.throttles_cell(sum(one.throttled_ms)),
+            words.throttles_cell(sum(one.delay_ms)),
             words.used_cell(max(values, default=None)),
         )
         for one, values in zip(lines, peaks, strict=True)
@@ -223,12 +223,12 @@ def _percent(rate: float | None, limit: float | None) -> float | None:
 
 def rates_file(report: AuditReport) -> CsvFile:
     """One row for each slot of a line."""
-    columns = (*BUCKET_COLUMNS, "broker_id", "slot", "slot_ms", "rate_per_s", "limit_per_s", "throttled_ms")
+    columns = (*BUCKET_COLUMNS, "broker_id", "slot", "slot_ms", "rate_per_s", "limit_per_s", "delay_ms")
     return CsvFile(columns, _file_rows(report))
 
 
 def _file_rows(report: AuditReport) -> Iterator[tuple[Any, ...]]:
     for line in report.lines:
-        of_slots = zip(line.slots, line.rate_per_s, line.limit_per_s, line.throttled_ms, strict=True)
+        of_slots = zip(line.slots, line.rate_per_s, line.limit_per_s, line.delay_ms, strict=True)
         for slot, *figures in of_slots:
             yield (*names_of(line.bucket), line.broker_id, iso_time(slot), line.slot_ms, *figures)

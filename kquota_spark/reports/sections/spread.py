@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 # Only the active controller counts mutations.
 _SKEW = f"""
 select {BUCKET}, arg_max_null(limit_per_s, last_ms) as limit_per_s,
-       list({{'broker_id': broker_id, 'rate_per_s': mean_rate_per_s, 'throttled_ms': throttled_ms}}
+       list({{'broker_id': broker_id, 'rate_per_s': mean_rate_per_s, 'delay_ms': delay_ms}}
             order by broker_id) as brokers
 from places where quota_type <> 'controller_mutation' and seconds > 0 group by all having limit_per_s > 0
 order by max(mean_rate_per_s) / arg_max_null(limit_per_s, last_ms) desc, {BUCKET} limit ?
@@ -41,7 +41,7 @@ class Skew:
     limit_per_s: float | None
     used_per_s: Mapping[int, float]
     """Mean rate of its active seconds, by broker."""
-    throttled_ms: Mapping[int, int]
+    delay_ms: Mapping[int, int]
     """Total delay by broker; from JMX 0."""
     max_to_mean: float
     cluster_limit_per_s: float | None
@@ -61,7 +61,7 @@ def _skew(row: dict[str, Any]) -> Skew:
         bucket=bucket_of(row),
         limit_per_s=limit,
         used_per_s=used,
-        throttled_ms={broker["broker_id"]: broker["throttled_ms"] for broker in row["brokers"]},
+        delay_ms={broker["broker_id"]: broker["delay_ms"] for broker in row["brokers"]},
         max_to_mean=max(used.values()) / mean if mean else 1.0,
         cluster_limit_per_s=limit * len(used),
         with_one_more_broker_per_s=limit * (len(used) + 1),
@@ -138,7 +138,7 @@ def _by_broker(report: AuditReport) -> Iterator[Block]:
         "percent": percent,
         "bands": [[None if value is None else band(value) for value in row] for row in percent],
         "throttled": [
-            [person_ms(delay_ms) if (delay_ms := one.throttled_ms.get(broker)) else "" for broker in brokers]
+            [person_ms(delay_ms) if (delay_ms := one.delay_ms.get(broker)) else "" for broker in brokers]
             for one in shown
         ],
     }
@@ -199,13 +199,11 @@ def _cluster_limits(report: AuditReport, spread: list[Skew]) -> Block:
 
 def spread_file(report: AuditReport) -> CsvFile:
     """One row for each bucket and broker."""
-    return CsvFile(
-        (*BUCKET_COLUMNS, *_OF_FILE, "broker_id", "used_per_s", "throttled_ms"), _file_rows(report)
-    )
+    return CsvFile((*BUCKET_COLUMNS, *_OF_FILE, "broker_id", "used_per_s", "delay_ms"), _file_rows(report))
 
 
 def _file_rows(report: AuditReport) -> Iterator[tuple[Any, ...]]:
     for one in report.skew:
         for broker_id, rate in sorted(one.used_per_s.items()):
-            of_broker = broker_id, rate, one.throttled_ms.get(broker_id)
+            of_broker = broker_id, rate, one.delay_ms.get(broker_id)
             yield (*names_of(one.bucket), *values_of(one, _OF_FILE), *of_broker)

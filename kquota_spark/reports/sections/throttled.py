@@ -36,20 +36,20 @@ if TYPE_CHECKING:
 
 _THROTTLED = f"""
 with {time_throttled(BUCKET, "judged")}, of_buckets as (
-  select {BUCKET}, min(least_limit_per_s) as limit_per_s, sum(throttled_ms)::bigint as throttled_ms,
+  select {BUCKET}, min(least_limit_per_s) as limit_per_s, sum(delay_ms)::bigint as delay_ms,
          sum(throttled_requests)::bigint as throttled_requests, bool_or(is_log) as is_log,
          100.0 * sum(throttled_rows) / nullif(sum(seconds), 0) as of_samples_percent,
-         arg_max(broker_id, (throttled_ms, throttled_rows, -broker_id)) as worst_broker_id,
+         arg_max(broker_id, (delay_ms, throttled_rows, -broker_id)) as worst_broker_id,
          max(certain_used_percent) as peak_quota_used_percent
   from places group by all
 )
-select *, if(is_log, 100.0 * throttled_seconds / ?, of_samples_percent) as time_in_throttle_percent,
-       count(*) over () as found, sum(throttled_ms) over ()::bigint as found_ms
+select *, if(is_log, 100.0 * time_throttled_s / ?, of_samples_percent) as time_throttled_percent,
+       count(*) over () as found, sum(delay_ms) over ()::bigint as found_ms
 from of_time join of_buckets using ({BUCKET})
-order by throttled_ms desc, time_in_throttle_percent desc, {BUCKET} limit ?
+order by delay_ms desc, time_throttled_percent desc, {BUCKET} limit ?
 """  # noqa: S608 - names of ours
 _FIGURES = (
-    "limit_per_s", "throttled_ms", "throttled_requests", "throttled_seconds", "time_in_throttle_percent",
+    "limit_per_s", "delay_ms", "throttled_requests", "time_throttled_s", "time_throttled_percent",
     "worst_broker_id", "peak_quota_used_percent",
 )  # fmt: skip
 _EPISODES = f"""
@@ -65,19 +65,19 @@ from (select distinct {BUCKET}, users, client_ids from judged where is_throttled
 )) group by all
 """  # noqa: S608 - names of ours
 _SHARED = """
-select mine.*, count(distinct second_ms) as throttled_seconds,
-       sum(observed_throttle_ms)::bigint as throttled_ms,
+select mine.*, count(distinct second_ms) as time_throttled_s,
+       sum(observed_throttle_ms)::bigint as delay_ms,
        arg_max(broker_id, (observed_throttle_ms, -broker_id)) as worst_broker_id
 from mine join used on used.quota_type = mine.quota_type and used.client_id = mine.bucket_client_id
-where shared_with > 0 and observed_throttle_ms > 0 group by all order by throttled_seconds desc, mine.bucket_client_id
+where shared_with > 0 and observed_throttle_ms > 0 group by all order by time_throttled_s desc, mine.bucket_client_id
 """
 _SPREADS = """
-select "user", count(*) as requests, sum(observed_throttle_ms)::bigint as throttled_ms,
+select "user", count(*) as requests, sum(observed_throttle_ms)::bigint as delay_ms,
        quantile_disc(observed_throttle_ms, list_transform(range(101), lambda step: step / 100.0)) as percentiles_ms
 from requests
 where cluster_id = $1 and kind = 'request' and observed_throttle_ms > 0 and "user" is not null
   and record_time_ms >= $2 and record_time_ms < $3 and coalesce("user" = $4, true)
-group by "user" order by throttled_ms desc, "user" limit $5
+group by "user" order by delay_ms desc, "user" limit $5
 """
 _MOST_USERS = 8
 _MOST_BARS = 20
@@ -88,7 +88,7 @@ _COLUMNS = (
     Column("clients inside"),
 )
 _OF_FILE = (
-    "limit_per_s", "throttled_ms", "throttled_requests", "throttled_seconds", "time_in_throttle_percent",
+    "limit_per_s", "delay_ms", "throttled_requests", "time_throttled_s", "time_throttled_percent",
     "worst_broker_id", "episodes", "peak_quota_used_percent",
 )  # fmt: skip
 _PERCENTS = (50, 95, 100)
@@ -100,7 +100,7 @@ class ThrottleSpread:
 
     user: str
     requests: int
-    throttled_ms: int
+    delay_ms: int
     percentiles_ms: tuple[int, ...]
     """The percentiles 0 to 100 of the throttle times."""
 
@@ -119,7 +119,7 @@ def gather(scope: Scope) -> dict[str, Any]:
     return {
         "throttled": shown,
         "throttled_left_out": left_out,
-        "throttled_left_out_ms": left_out_ms,
+        "delay_left_out_ms": left_out_ms,
         "throttle_spreads": _spreads_of(scope),
     }
 
@@ -147,10 +147,10 @@ def throttled_buckets(scope: Scope) -> Throttled:
     ]
     if scope.tenant is not None:
         shared = _shared(scope)
-        count, total_ms = count + len(shared), total_ms + sum(one.throttled_ms for one in shared)
-        found = sorted([*found, *shared], key=lambda one: (-one.throttled_ms, -one.time_in_throttle_percent))
+        count, total_ms = count + len(shared), total_ms + sum(one.delay_ms for one in shared)
+        found = sorted([*found, *shared], key=lambda one: (-one.delay_ms, -one.time_throttled_percent))
     shown = found[: scope.top]
-    return Throttled(shown, count - len(shown), total_ms - sum(one.throttled_ms for one in shown))
+    return Throttled(shown, count - len(shown), total_ms - sum(one.delay_ms for one in shown))
 
 
 def _clients(scope: Scope, buckets: Iterable[BucketName]) -> dict[BucketName, tuple[str, ...]]:
@@ -173,10 +173,10 @@ def _shared(scope: Scope) -> list[ThrottledBucket]:
         ThrottledBucket(
             bucket=bucket_of(row),
             limit_per_s=None,
-            throttled_ms=row["throttled_ms"],
+            delay_ms=row["delay_ms"],
             throttled_requests=None,
-            throttled_seconds=row["throttled_seconds"],
-            time_in_throttle_percent=100.0 * row["throttled_seconds"] / scope.covered_seconds,
+            time_throttled_s=row["time_throttled_s"],
+            time_throttled_percent=100.0 * row["time_throttled_s"] / scope.covered_seconds,
             worst_broker_id=row["worst_broker_id"],
             episodes=0,
             peak_quota_used_percent=None,
@@ -217,7 +217,7 @@ def _lead(report: AuditReport, ordered: list[ThrottledBucket]) -> str:
     worst = ordered[0]
     kind = words.type_word(worst.bucket.quota_type)
     share = f"{words.throttled_time(worst)} {words.of_the_period(head)} ({kind})"
-    delay = f"{person_ms(worst.throttled_ms)} of delay, " if worst.throttled_ms else ""
+    delay = f"{person_ms(worst.delay_ms)} of delay, " if worst.delay_ms else ""
     most = f"{words.bucket_of(worst.bucket, head)} most, {delay}{share}"
     count = len(ordered) + report.throttled_left_out
     if head.tenant is not None:
@@ -230,20 +230,20 @@ def _lead(report: AuditReport, ordered: list[ThrottledBucket]) -> str:
 def _bars(report: AuditReport, ordered: list[ThrottledBucket]) -> Block:
     shown = ordered[:_MOST_BARS]
     # JMX has no sums: if it is the only source, the bars are shares of samples.
-    has_delay = any(one.throttled_ms for one in shown)
+    has_delay = any(one.delay_ms for one in shown)
     data = {
         "labels": _labels(report, shown),
         "values": [
-            one.throttled_ms / 1_000 if has_delay else round(one.time_in_throttle_percent, 4) for one in shown
+            one.delay_ms / 1_000 if has_delay else round(one.time_throttled_percent, 4) for one in shown
         ],
         "suffix": " s" if has_delay else " %",
         "texts": [
-            f"{person_ms(one.throttled_ms)} · {words.throttled_time(one)}"
-            if one.throttled_ms
+            f"{person_ms(one.delay_ms)} · {words.throttled_time(one)}"
+            if one.delay_ms
             else words.throttled_time(one)
             for one in shown
         ],
-        "is_over": [one.time_in_throttle_percent > OBJECTIVE_PERCENT for one in shown],
+        "is_over": [one.time_throttled_percent > OBJECTIVE_PERCENT for one in shown],
         "hrefs": [words.bucket_href(one.bucket) for one in shown],
         "hover": [", ".join(_hover(one)) for one in shown],
     }
@@ -267,8 +267,8 @@ def _hover(one: ThrottledBucket) -> Iterator[str]:
     yield f"{words.type_word(one.bucket.quota_type)}: {share} of the time"
     if one.throttled_requests is not None:
         yield words.counted(one.throttled_requests, "throttled request")
-    if one.throttled_ms:
-        yield f"total delay {person_ms(one.throttled_ms)}"
+    if one.delay_ms:
+        yield f"total delay {person_ms(one.delay_ms)}"
 
 
 def _spreads(report: AuditReport) -> Iterator[Block]:
@@ -288,7 +288,7 @@ def _spreads(report: AuditReport) -> Iterator[Block]:
             Cell(name),
             words.count_cell(one.requests),
             *(words.throttles_cell(one.percentiles_ms[percent]) for percent in _PERCENTS),
-            words.throttles_cell(one.throttled_ms),
+            words.throttles_cell(one.delay_ms),
         )
         for name, one in zip(names, spreads, strict=True)
     )
@@ -313,13 +313,13 @@ def _labels(report: AuditReport, shown: list[ThrottledBucket]) -> list[str]:
 
 
 def _row(report: AuditReport, one: ThrottledBucket) -> tuple[Cell, ...]:
-    percent = one.time_in_throttle_percent
+    percent = one.time_throttled_percent
     return (
         Cell(_name(report, one), href=words.bucket_href(one.bucket)),
         Cell(words.type_word(one.bucket.quota_type)),
-        Cell(words.throttled_time(one), f"{one.throttled_seconds:,} s, {percent:.4f} %", bar_percent=percent),
+        Cell(words.throttled_time(one), f"{one.time_throttled_s:,} s, {percent:.4f} %", bar_percent=percent),
         Cell("-") if one.throttled_requests is None else words.count_cell(one.throttled_requests),
-        words.throttles_cell(one.throttled_ms),
+        words.throttles_cell(one.delay_ms),
         Cell("-") if one.shared_with else words.count_cell(one.episodes),
         words.used_cell(one.peak_quota_used_percent),
         words.rate_cell(one.bucket.quota_type, one.limit_per_s, "-"),
@@ -344,9 +344,9 @@ def files(report: AuditReport) -> Mapping[str, CsvFile]:
             ),
         ),
         "throttles.csv": CsvFile(
-            ("user", "requests", "throttled_ms", *(f"p{percent}_ms" for percent in _PERCENTS)),
+            ("user", "requests", "delay_ms", *(f"p{percent}_ms" for percent in _PERCENTS)),
             (
-                (one.user, one.requests, one.throttled_ms, *(one.percentiles_ms[each] for each in _PERCENTS))
+                (one.user, one.requests, one.delay_ms, *(one.percentiles_ms[each] for each in _PERCENTS))
                 for one in report.throttle_spreads
             ),
         ),

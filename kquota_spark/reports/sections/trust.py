@@ -32,7 +32,8 @@ _STEPS_PER_OCTAVE = 4
 _BIN = f"if({{name}} < 1, 0, round(power(2, round(log2({{name}}) * {_STEPS_PER_OCTAVE}) / {_STEPS_PER_OCTAVE}), 1))"
 # Requests of share consumers have no size, so they have no replay.
 _PAIRS = f"""
-select {_BIN.format(name="throttle_ms")} as replay_ms, {_BIN.format(name="observed_throttle_ms")} as brokers_ms,
+select {_BIN.format(name="throttle_ms")} as longest_throttle_by_replay_ms,
+       {_BIN.format(name="observed_throttle_ms")} as longest_throttle_ms,
        is_certain, count(*) as seconds
 from judged
 where is_log and observed_total_throttle_ms is not null and greatest(throttle_ms, observed_throttle_ms) > 0
@@ -50,7 +51,7 @@ _LENGTHS = (
     ("10 s and more", 10_000.0, float("inf")),
 )
 _AGREEMENT = ("quota_type", "judged", "agreeing", "uncertain")
-_PAIR = ("replay_ms", "brokers_ms", "is_certain", "seconds")
+_PAIR = ("longest_throttle_by_replay_ms", "longest_throttle_ms", "is_certain", "seconds")
 _TONES = {Trust.YES: Tone.GOOD, Trust.WITH_CARE: Tone.NEAR, Trust.NO: Tone.OVER}
 _LEADS = {Trust.YES: "Yes:", Trust.WITH_CARE: "With care:", Trust.NO: "No:"}
 
@@ -59,8 +60,8 @@ _LEADS = {Trust.YES: "Yes:", Trust.WITH_CARE: "With care:", Trust.NO: "No:"}
 class ThrottlePair:
     """The number of seconds with about these longest throttles by replay and by brokers (ms); 0 is no throttle."""
 
-    replay_ms: float
-    brokers_ms: float
+    longest_throttle_by_replay_ms: float
+    longest_throttle_ms: float
     is_certain: bool
     seconds: int
 
@@ -136,7 +137,7 @@ def _agreement(found: Confidence) -> Tile:
 
 def _delay(found: Confidence) -> list[Tile]:
     """A tile with the total delay by brokers and by replay; none if no request was throttled."""
-    brokers_ms, replay_ms = found.delay_by_brokers_ms, found.delay_by_replay_ms
+    brokers_ms, replay_ms = found.certain_delay_ms, found.certain_delay_by_replay_ms
     if not brokers_ms or replay_ms is None:
         return []
     ratio = f"{person_ms(replay_ms)} by replay, {replay_ms / brokers_ms:.3f} times as much"
@@ -189,7 +190,12 @@ def _calibration(pairs: tuple[ThrottlePair, ...]) -> Iterator[Block]:
     """The longest throttles of seconds, by replay and by brokers: if both agree, their point is on the line."""
     if not pairs:
         return
-    data = {"points": [[pair.brokers_ms, pair.replay_ms, pair.seconds, pair.is_certain] for pair in pairs]}
+    data = {
+        "points": [
+            [pair.longest_throttle_ms, pair.longest_throttle_by_replay_ms, pair.seconds, pair.is_certain]
+            for pair in pairs
+        ]
+    }
     columns = (
         Column("throttle by brokers"),
         *Column.numbers("seconds", "certain", "within a fifth of it by replay"),
@@ -202,7 +208,7 @@ def _calibration(pairs: tuple[ThrottlePair, ...]) -> Iterator[Block]:
             count_cell(sum(pair.seconds for pair in of_length if _is_alike(pair))),
         )
         for name, from_ms, to_ms in _LENGTHS
-        if (of_length := [pair for pair in pairs if from_ms <= pair.brokers_ms < to_ms])
+        if (of_length := [pair for pair in pairs if from_ms <= pair.longest_throttle_ms < to_ms])
     ]
     label = "Longest throttle of each second by replay against that by brokers, both in logarithmic steps"
     yield Block(
@@ -214,7 +220,10 @@ def _calibration(pairs: tuple[ThrottlePair, ...]) -> Iterator[Block]:
 
 
 def _is_alike(pair: ThrottlePair) -> bool:
-    return abs(pair.replay_ms - pair.brokers_ms) <= _ALIKE * pair.brokers_ms
+    return (
+        abs(pair.longest_throttle_by_replay_ms - pair.longest_throttle_ms)
+        <= _ALIKE * pair.longest_throttle_ms
+    )
 
 
 def files(report: AuditReport) -> Mapping[str, CsvFile]:

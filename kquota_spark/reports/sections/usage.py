@@ -27,11 +27,11 @@ with of_brokers as (
   select quota_type, "user", client_id, broker_id,
          coalesce(sum(amount), (avg(rate_per_s) * (max(second_ms) - min(second_ms)) / 1000 * {_RATE_UNIT})::bigint, 0)
            as amount,
-         sum(requests) as requests, sum(observed_throttle_ms) as observed_throttle_ms
+         sum(requests) as requests, sum(observed_throttle_ms) as delay_ms
   from used group by quota_type, "user", client_id, broker_id
 ), clients as (
   select quota_type, "user", client_id, sum(amount)::bigint as amount, sum(requests)::bigint as requests,
-         sum(observed_throttle_ms)::bigint as observed_throttle_ms
+         sum(delay_ms)::bigint as delay_ms
   from of_brokers group by all
 )
 select *, sum(amount) over (partition by quota_type)::bigint as total, count(*) over (partition by quota_type) as found
@@ -56,7 +56,7 @@ select quota_type, "user", client_id, sum(peak)::double as peak_per_s from (
 _MOST_BARS = 20
 _TALKER = (
     "user", "client_id", "quota_type", "amount", "share_percent", "requests", "mean_per_s", "peak_per_s",
-    "observed_throttle_ms",
+    "delay_ms",
 )  # fmt: skip
 
 
@@ -74,7 +74,7 @@ class Talker:
     """None if JMX is the only source, as for the sum of throttles."""
     mean_per_s: float
     peak_per_s: float
-    observed_throttle_ms: int | None
+    delay_ms: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ def _talker(scope: Scope, row: dict[str, Any], peak_per_s: float) -> Talker:
         requests=row["requests"],
         mean_per_s=rate_of(row["quota_type"], row["amount"], scope.covered_seconds),
         peak_per_s=peak_per_s,
-        observed_throttle_ms=row["observed_throttle_ms"],
+        delay_ms=row["delay_ms"],
     )
 
 
@@ -204,7 +204,7 @@ def _block(report: AuditReport, of_type: Talkers) -> Block:
             Cell("-") if one.requests is None else words.count_cell(one.requests),
             words.rate_cell(kind, one.mean_per_s),
             words.rate_cell(kind, one.peak_per_s),
-            words.throttles_cell(one.observed_throttle_ms),
+            words.throttles_cell(one.delay_ms),
         )
         for one, so_far in zip(ordered, running, strict=True)
     )

@@ -55,9 +55,9 @@ def name(user: str, client_id: str = "", quota_type: str = "produce") -> BucketN
     return BucketName(quota_type, user, client_id)
 
 
-def throttled(bucket: BucketName, percent: float, throttled_ms: int = 61_500) -> ThrottledBucket:
+def throttled(bucket: BucketName, percent: float, delay_ms: int = 61_500) -> ThrottledBucket:
     return ThrottledBucket(
-        bucket, 1_000_000.0, throttled_ms, 420, round(percent * 864), percent, 1, 3, 100 + percent,
+        bucket, 1_000_000.0, delay_ms, 420, round(percent * 864), percent, 1, 3, 100 + percent,
         ("bob / etl", "bob / backfill"),
     )  # fmt: skip
 

@@ -78,7 +78,7 @@ def of_report(settings: Settings, opened: Tables) -> Harm:
     page = gather_report(settings, Period(first_ms, last_ms), made_at_ms=last_ms, top=1_000)
     return {
         (0, one.bucket.quota_type, one.bucket.user, one.bucket.client_id): (
-            one.throttled_ms, one.throttled_requests or 0
+            one.delay_ms, one.throttled_requests or 0
         )
         for one in page.throttled
     }  # fmt: skip

@@ -12,29 +12,29 @@ def test_a_second_counts_when_a_throttle_began_in_it_or_still_ran(tmp_path: Path
     # At 0: 100 ms, within the second. At 2: 2,500 ms, so 2, 3 and 4. At 3: 1,001 ms, so 3 and 4, which count already.
     rows = [throttled(0, 100), throttled(2, 2_500), throttled(3, 1_001), decision(6)]
     (alice,) = gathered(tmp_path, decisions=rows).throttled
-    assert (alice.throttled_seconds, alice.time_in_throttle_percent) == (4, 40.0)
-    assert (alice.throttled_ms, alice.throttled_requests) == (100 + 2_500 + 1_001, 3)
+    assert (alice.time_throttled_s, alice.time_throttled_percent) == (4, 40.0)
+    assert (alice.delay_ms, alice.throttled_requests) == (100 + 2_500 + 1_001, 3)
 
 
 def test_a_throttle_counts_to_the_end_of_the_period_only(tmp_path: Path) -> None:
     (alice,) = gathered(tmp_path, decisions=[throttled(8, 60_000)]).throttled
-    assert (alice.throttled_seconds, alice.time_in_throttle_percent) == (2, 20.0)
+    assert (alice.time_throttled_s, alice.time_throttled_percent) == (2, 20.0)
 
 
 def test_brokers_that_throttle_in_the_same_second_count_it_once(tmp_path: Path) -> None:
     rows = [throttled(0), throttled(0, broker_id=2), throttled(1, 300, broker_id=2, limit_per_s=500_000.0)]
     (alice,) = gathered(tmp_path, decisions=rows).throttled
-    assert alice.throttled_seconds == 2
+    assert alice.time_throttled_s == 2
     # broker 1: 100 ms; broker 2: 100 + 300 ms
-    assert (alice.throttled_ms, alice.worst_broker_id) == (500, 2)
+    assert (alice.delay_ms, alice.worst_broker_id) == (500, 2)
     assert alice.limit_per_s == 500_000.0
 
 
 def test_from_jmx_the_share_is_that_of_the_samples_with_a_throttle(tmp_path: Path) -> None:
     rows = [jmx(0, observed_throttle_ms=80), *(jmx(at_s) for at_s in (2, 4, 6))]
     (alice,) = gathered(tmp_path, decisions=[row | {"broker_id": 9} for row in rows]).throttled
-    assert (alice.time_in_throttle_percent, alice.throttled_seconds) == (100 * 1 / 4, 1)
-    assert (alice.throttled_ms, alice.throttled_requests) == (0, None)
+    assert (alice.time_throttled_percent, alice.time_throttled_s) == (100 * 1 / 4, 1)
+    assert (alice.delay_ms, alice.throttled_requests) == (0, None)
 
 
 def test_what_the_log_tells_of_a_broker_and_type_is_not_told_by_jmx_again(tmp_path: Path) -> None:
@@ -90,6 +90,6 @@ def test_a_tenant_sees_its_own_bucket_first_and_a_shared_one_as_far_as_it_is_its
         usage(5, user="bob", observed_throttle_ms=9)
     ]
     own, shared = gathered(tmp_path, decisions=rows, usages=used, tenant="alice").throttled
-    assert (own.bucket.user, own.throttled_seconds, own.shared_with) == ("alice", 3, 0)
-    assert (shared.bucket.client_id, shared.throttled_seconds, shared.throttled_ms) == ("etl", 2, 100)
+    assert (own.bucket.user, own.time_throttled_s, own.shared_with) == ("alice", 3, 0)
+    assert (shared.bucket.client_id, shared.time_throttled_s, shared.delay_ms) == ("etl", 2, 100)
     assert (shared.shared_with, shared.limit_per_s) == (1, None)

@@ -51,7 +51,7 @@ def test_shares_of_time_are_of_what_the_tables_cover(tmp_path: Path) -> None:
         f"{said}: shares of time are of what is covered (trusted from 50 % on)",
     )
     assert page.notes == ()  # once is enough
-    assert page.throttled[0].time_in_throttle_percent == 100 / 120
+    assert page.throttled[0].time_throttled_percent == 100 / 120
     assert (
         trust_section(page).lead == "25.0 % of the period is covered. With care: 1 thing speaks against it."
     )
@@ -92,13 +92,13 @@ def test_a_period_with_traffic_before_and_after_it_is_covered_as_a_whole(tmp_pat
     write_table(tmp_path, "decisions", throttled(60))
     page = gather_report(settings, Period(T0_MS + 30_000, T0_MS + 80_000), made_at_ms=T0_MS)
     assert page.notes == ()
-    assert page.throttled[0].time_in_throttle_percent == 100 / 50
+    assert page.throttled[0].time_throttled_percent == 100 / 50
     assert page.confidence.lag_ms == 0
 
 
 def test_a_part_of_a_second_counts_as_one(tmp_path: Path) -> None:
     page = gather_report(_two_minutes(tmp_path), Period(T0_MS + 118_900, T0_MS + 119_100), made_at_ms=T0_MS)
-    assert page.throttled[0].time_in_throttle_percent <= 100
+    assert page.throttled[0].time_throttled_percent <= 100
     assert page.talkers[0].total == 1_000
 
 

@@ -131,7 +131,10 @@ def test_total_delays_that_differ_in_certain_seconds(
     ]
     page = gathered(tmp_path, decisions=rows)
     assert _reasons(page) == (trust, (reason,) if reason else ())
-    assert (page.confidence.delay_by_replay_ms, page.confidence.delay_by_brokers_ms) == (replay_ms, 20_000)
+    assert (page.confidence.certain_delay_by_replay_ms, page.confidence.certain_delay_ms) == (
+        replay_ms,
+        20_000,
+    )
 
 
 @pytest.mark.parametrize(("readable", "trust"), [(1_999, Trust.YES), (99, Trust.WITH_CARE), (9, Trust.NO)])

@@ -96,7 +96,7 @@ def test_a_line_is_of_the_worst_broker_and_its_limit_stands_while_the_bucket_is_
     assert line.broker_id == 2
     assert line.rate_per_s == (None, 1.2e6, None, 2.1e6, None)
     assert line.limit_per_s == (None, 1e6, 1e6, 2e6, 2e6)
-    assert line.throttled_ms == (0, 100, 0, 50, 0)
+    assert line.delay_ms == (0, 100, 0, 50, 0)
 
 
 def test_lines_are_first_of_those_throttled_then_of_the_hottest(tmp_path: Path) -> None:

@@ -30,9 +30,9 @@ def test_the_report_of_a_capture_adds_up_to_its_lines(tmp_path: Path) -> None:
     assert not [note for note in page.notes if note.startswith("the tables cover")]
     assert (page.confidence.trust, page.confidence.reasons) == (Trust.YES, ())
     used = {
-        one.quota_type: (one.total, sum(talker.observed_throttle_ms or 0 for talker in one.talkers))
+        one.quota_type: (one.total, sum(talker.delay_ms or 0 for talker in one.talkers))
         for one in page.talkers
     }
     assert used == {kind: (amount, throttle_ms) for kind, (amount, throttle_ms, *_) in lines.items()}
     assert page.throttled
-    assert all(0 < one.time_in_throttle_percent <= 100 for one in page.throttled)
+    assert all(0 < one.time_throttled_percent <= 100 for one in page.throttled)

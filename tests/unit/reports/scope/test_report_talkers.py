@@ -49,7 +49,7 @@ def test_jmx_tells_rates_the_amount_is_their_mean_over_the_time_sampled(tmp_path
     # broker 1: (100 + 300) / 2 x 8 s; broker 2: 50 x 2 s; the peaks were never sampled together
     assert fetch.talkers[0].amount == 1_600 + 100
     assert fetch.talkers[0].peak_per_s == 350.0
-    assert (fetch.talkers[0].requests, fetch.talkers[0].observed_throttle_ms) == (None, None)
+    assert (fetch.talkers[0].requests, fetch.talkers[0].delay_ms) == (None, None)
 
 
 def test_what_jmx_does_not_tell_is_no_zero_on_the_page(tmp_path: Path) -> None:

@@ -63,8 +63,8 @@ def test_a_bucket_shared_with_others_tells_only_of_own_throttles(settings: Setti
     # bob was told to wait 300 ms in each of 120 seconds of 600, carol in none
     assert bob is not None
     assert bob.bucket.client_id == SHARED
-    assert (bob.throttled_seconds, bob.throttled_ms, bob.shared_with) == (120, 36_000, 1)
-    assert bob.time_in_throttle_percent == 100 * 120 / LENGTH_S
+    assert (bob.time_throttled_s, bob.delay_ms, bob.shared_with) == (120, 36_000, 1)
+    assert bob.time_throttled_percent == 100 * 120 / LENGTH_S
     assert (bob.limit_per_s, bob.throttled_requests, bob.peak_quota_used_percent) == (None, None, None)
     assert carol is None
 

@@ -36,10 +36,10 @@ def test_throttles_of_a_user_rise_from_the_shortest_to_the_longest(tmp_path: Pat
         request(202, user="dave", observed_throttle_ms=9, time_ms=0),
     ]
     bob, alice = gathered(tmp_path, requests=[*own, *others]).throttle_spreads
-    assert (bob.user, bob.requests, bob.throttled_ms) == ("bob", 1, 12_372)
+    assert (bob.user, bob.requests, bob.delay_ms) == ("bob", 1, 12_372)
     assert set(bob.percentiles_ms) == {12_372}
     # 1 + 2 + ... + 100
-    assert (alice.user, alice.requests, alice.throttled_ms) == ("alice", 100, 5_050)
+    assert (alice.user, alice.requests, alice.delay_ms) == ("alice", 100, 5_050)
     assert [alice.percentiles_ms[percent] for percent in (0, 50, 95, 100)] == [1, 50, 95, 100]
 
 
@@ -47,4 +47,4 @@ def test_a_tenant_sees_no_throttle_of_others(tmp_path: Path) -> None:
     rows = [request(1, observed_throttle_ms=7), request(2, user="bob", observed_throttle_ms=9)]
     decisions = [throttled(1, 7)]
     (own,) = gathered(tmp_path, requests=rows, decisions=decisions, tenant="alice").throttle_spreads
-    assert (own.user, own.throttled_ms) == ("alice", 7)
+    assert (own.user, own.delay_ms) == ("alice", 7)

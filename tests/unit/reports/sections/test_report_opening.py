@@ -74,7 +74,7 @@ def test_a_bucket_without_a_card_shows_its_cause_alone() -> None:
 
 
 def test_the_delay_of_buckets_that_are_left_out_is_in_the_sum() -> None:
-    report = replace(page(MOST_DELAY), throttled_left_out=2, throttled_left_out_ms=3_000)
+    report = replace(page(MOST_DELAY), throttled_left_out=2, delay_left_out_ms=3_000)
     # 9 + 3 s
     assert headline(report)[0] == "3 of 4 buckets were throttled: 12.0 s of delay in all."
     assert opening(report).more == 2
@@ -102,7 +102,7 @@ def test_the_badge_names_the_agreement_and_what_is_open_and_leads_to_the_last_se
 
 def test_the_tile_of_certain_seconds_is_not_called_the_total_delay() -> None:
     report = full_report()
-    known = replace(report.confidence, delay_by_brokers_ms=1_000, delay_by_replay_ms=1_000)
+    known = replace(report.confidence, certain_delay_ms=1_000, certain_delay_by_replay_ms=1_000)
     titles = [tile.title for tile in trust_section(replace(report, confidence=known)).tiles]
     assert "Delay checked" in titles
     assert "Total delay" not in titles
