@@ -5,9 +5,17 @@ from __future__ import annotations
 import time
 
 
+def _machine_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+_read_ms = _machine_ms
+"""The clock of the process. Tests set another one here, for all modules and threads at once."""
+
+
 def now_ms() -> int:
     """The time of this machine, epoch milliseconds."""
-    return time.time_ns() // 1_000_000
+    return _read_ms()
 
 
 def now_s() -> float:

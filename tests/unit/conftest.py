@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.clock import set_clock
 from tests.support.logs.replayed_captures import CAPTURES, found
 from tests.support.tables.audited_tables import NOW_MS
 
@@ -21,7 +22,7 @@ def log(tmp_path: Path) -> Path:
 @pytest.fixture
 def doctors_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """Now is `NOW_MS`."""
-    monkeypatch.setattr("kquota_spark.cli.check.doctor.now_ms", lambda: NOW_MS)
+    set_clock(monkeypatch, lambda: NOW_MS)
 
 
 @pytest.fixture(scope="package")

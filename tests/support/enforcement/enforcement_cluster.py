@@ -14,6 +14,7 @@ from kquota_spark.enforce.in_memory import InMemoryLease, InMemoryLeases, Memory
 from kquota_spark.enforcement.assembly import Edges
 from kquota_spark.enforcement.edges.freeze_switch import FreezeSwitch
 from kquota_spark.enforcement.edges.log import EnforcementLog
+from tests.support.clock import set_clock
 from tests.support.tables.table_rows import T0_MS, decision, heartbeat, second, source, usage, write_table
 
 NOW_MS = T0_MS + 121_000
@@ -54,8 +55,7 @@ class InMemoryCluster:
         write_tables(root / "tables")
         monkeypatch.setattr("kquota_spark.enforcement.assembly.enforcement_edges", self.edges)
         monkeypatch.setattr("kquota_spark.cli.enforce.freeze.getpass.getuser", lambda: "eve")
-        for module in ("enforce.plans", "enforce.status", "enforce.override", "enforce.freeze"):
-            monkeypatch.setattr(f"kquota_spark.cli.{module}.now_ms", lambda: self.now_ms)
+        set_clock(monkeypatch, lambda: self.now_ms)
 
     def set_mode(self, mode: str) -> None:
         """Write the policy file."""

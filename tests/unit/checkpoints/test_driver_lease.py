@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from kquota_spark.audit.past.maintain import maintain
-from kquota_spark.checkpoints import driver_lease
 from kquota_spark.checkpoints.driver_lease import (
     Beat,
     Hold,
@@ -30,6 +29,7 @@ from kquota_spark.checkpoints.runs import begun_run
 from kquota_spark.config.rules import Duration
 from kquota_spark.config.settings import Settings, Stream
 from kquota_spark.errors import UserError
+from tests.support.clock import set_clock
 from tests.support.programs.s3_server import s3_server
 
 WHO = f"pid {os.getpid()}, host {socket.gethostname()}"
@@ -190,7 +190,7 @@ def test_the_note_of_a_holder_has_the_times_for_kquota_status(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     times_ms = iter([1_000, 2_000, 12_000])
-    monkeypatch.setattr(driver_lease, "now_ms", lambda: next(times_ms))
+    set_clock(monkeypatch, lambda: next(times_ms))
     assert lease_holder(settings, settings.checkpoints, "log") is None
     lease = taken(settings, Clock())
     assert lease_holder(settings, settings.checkpoints, "log") == (1, None)

@@ -11,6 +11,7 @@ import pytest
 from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.quota_types import QuotaKey
 from tests.site.shown_outputs import shown_outputs
+from tests.support.clock import set_clock
 from tests.support.enforcement.enforcement_cluster import InMemoryCluster
 from tests.support.programs.command_output import as_json, run, shown
 from tests.support.quotas.in_memory_cluster_quotas import InMemoryClusterQuotas
@@ -47,6 +48,6 @@ def test_alter_warns_of_enforcement_as_the_page_shows(
         yield quotas
 
     monkeypatch.setattr("kquota_spark.cli.quotas.alter.chosen_cluster", opened)
-    monkeypatch.setattr("kquota_spark.cli.quotas.alter.now_ms", lambda: world.now_ms)
+    set_clock(monkeypatch, lambda: world.now_ms)
     words = "alter --user alice --add producer_byte_rate=800000 --dry-run"
     assert page_output(f"kquota {words}") == shown(*words.split(), *config)

@@ -19,6 +19,7 @@ from kquota_spark.enforcement import job as enforce
 from kquota_spark.enforcement.assembly import Enforcing
 from kquota_spark.enforcement.job import Checks, run_enforcement
 from kquota_spark.errors import UserError
+from tests.support.clock import set_clock
 from tests.support.enforcement.enforcement_cluster import NOW_MS, InMemoryCluster
 from tests.support.places import ROOT
 from tests.support.programs.command_output import run
@@ -209,7 +210,7 @@ def test_once_looks_once_without_spark(
 
     monkeypatch.setattr("kquota_spark.cli.enforce.run.prepare_spark", no_spark)
     monkeypatch.setattr(enforce, "_run_on", no_spark)
-    monkeypatch.setattr(enforce, "now_ms", lambda: cluster.now_ms)
+    set_clock(monkeypatch, lambda: cluster.now_ms)
     options = ["--config", str(cluster.config), "--once"]
     if way == "jobs/enforce.py":
         monkeypatch.setattr("sys.argv", ["enforce.py", *options])
@@ -255,7 +256,7 @@ def test_a_start_with_a_wrong_policy_file_ends_what_has_expired_and_then_fails(
 ) -> None:
     Job(cluster).checks.check()
     cluster.policy_file.write_text("mode: full\n", encoding="utf-8")
-    monkeypatch.setattr(enforce, "now_ms", lambda: NOW_MS + 15 * MINUTE_MS)
+    set_clock(monkeypatch, lambda: NOW_MS + 15 * MINUTE_MS)
     with pytest.raises(UserError, match="'full'"):
         run_enforcement(load_settings(cluster.config), lambda _: None, is_once=True)
     assert cluster.of_alice == "1000000"
@@ -265,7 +266,7 @@ def test_an_exempt_name_that_nobody_has_is_warned_of(
     cluster: InMemoryCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run("exempt", "add", "--user", "alcie", "--force", "--config", str(cluster.config))
-    monkeypatch.setattr(enforce, "now_ms", lambda: cluster.now_ms)
+    set_clock(monkeypatch, lambda: cluster.now_ms)
     run_enforcement(load_settings(cluster.config), lambda _: None, is_once=True)
     assert capsys.readouterr().err == (
         "enforce: warning: exempt.users: 'alcie' is not known, did you mean 'alice'?\n"

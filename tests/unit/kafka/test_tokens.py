@@ -17,6 +17,7 @@ from kquota_spark.kafka.client_properties import (
 )
 from kquota_spark.kafka.clients import admin, connection
 from kquota_spark.kafka.tokens import TokenSource, token_source
+from tests.support.clock import set_clock
 from tests.support.clusters.token_endpoint import SECRET, TokenEndpoint, token_endpoint
 
 OAUTH = {
@@ -153,7 +154,7 @@ def test_a_token_is_used_until_most_of_its_life_is_over(
     text, expires_at_s, *_ = source("")
     now = round(expires_at_s * 1_000) - 3_600_000
     for later_ms, fetched in ((2_800_000, 1), (2_900_000, 2)):
-        monkeypatch.setattr("kquota_spark.kafka.tokens.now_ms", lambda at=now + later_ms: at)
+        set_clock(monkeypatch, lambda at=now + later_ms: at)
         source.token()
         assert endpoint.scopes == ["kafka"] * fetched
     assert text.count(".") == 2

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from kquota_spark.cli.main import main
+from tests.support.clock import set_clock
 from tests.support.tables.audited_tables import NOW_MS
 from tests.support.tables.audited_tables import REQUESTS as _REQUESTS
 from tests.support.tables.audited_tables import findings as _findings
@@ -219,7 +220,7 @@ def test_seconds_that_were_never_judged_are_found(
         "from 2026-11-21 05:40:00 UTC to 2026-11-21 05:40:01 UTC"
     )
     assert _findings(root, capsys) == (0, [("warn", "judged", evidence)])  # the job may still be at it
-    monkeypatch.setattr("kquota_spark.cli.check.doctor.now_ms", lambda: NOW_MS + 3_600_000)
+    set_clock(monkeypatch, lambda: NOW_MS + 3_600_000)
     code, findings = _findings(root, capsys)
     assert code == 2
     assert ("fail", "judged", evidence) in findings

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.clock import set_clock
 from tests.support.tables.audited_tables import DECISIONS as _DECISIONS
 from tests.support.tables.audited_tables import NOW_MS
 from tests.support.tables.audited_tables import REQUESTS as _REQUESTS
@@ -58,7 +59,7 @@ def test_unreadable_lines_are_told_with_their_reasons_escaped(
 def test_a_finished_run_is_behind_but_no_failure(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kquota_spark.cli.check.doctor.now_ms", lambda: NOW_MS + 86_400_000)
+    set_clock(monkeypatch, lambda: NOW_MS + 86_400_000)
     code, findings = _findings(_tables(tmp_path), capsys)
     assert (code, findings) == (
         0,

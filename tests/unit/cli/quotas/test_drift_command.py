@@ -17,6 +17,7 @@ from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.quota_set import QuotaEdit
 from kquota_spark.model.quotas.quota_types import QuotaKey
 from kquota_spark.model.quotas.rules import QuotaChange
+from tests.support.clock import set_clock
 from tests.support.programs.command_output import run
 from tests.support.tables.table_rows import DAY, T0_MS, request, rule, second, source, write_table
 
@@ -26,8 +27,7 @@ ALICE, KEY = Entity("alice"), QuotaKey.PRODUCER_BYTE_RATE
 
 
 def look_at(monkeypatch: pytest.MonkeyPatch, at_s: int) -> None:
-    for module in ("quotas.drift", "quotas.quota_sides"):
-        monkeypatch.setattr(f"kquota_spark.cli.{module}.now_ms", lambda: T0_MS + at_s * 1_000)
+    set_clock(monkeypatch, lambda: T0_MS + at_s * 1_000)
 
 
 @pytest.fixture(autouse=True)
@@ -265,7 +265,7 @@ def test_the_past_that_was_known_does_not_grow_old(tmp_path: Path, monkeypatch: 
 def test_a_moment_that_was_given_as_so_long_ago_is_told_as_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kquota_spark.cli.options.now_ms", lambda: T0_MS + 600_000)
+    set_clock(monkeypatch, lambda: T0_MS + 600_000)
     root = tables(tmp_path / "t")
     _, _, err = run("drift", declared(tmp_path, **SAME), "--tables", root, "--quiet", "--at", "30s")
     at = iso_time(T0_MS + 570_000)

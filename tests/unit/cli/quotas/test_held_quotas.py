@@ -20,6 +20,7 @@ from kquota_spark.enforcement.edges.log import EnforcementLog
 from kquota_spark.model.quotas.entities import Entity, IpEntity
 from kquota_spark.model.quotas.quota_set import QuotaEdit
 from kquota_spark.model.quotas.quota_types import IpQuotaKey, QuotaKey
+from tests.support.clock import set_clock
 from tests.support.enforcement.enforcement_cluster import InMemoryCluster
 from tests.support.programs.command_output import run
 from tests.support.quotas.in_memory_cluster_quotas import InMemoryClusterQuotas
@@ -138,8 +139,7 @@ def penalised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> InMemoryCluste
     world = InMemoryCluster(tmp_path, monkeypatch, "approve")
     asked = ("--key", KEY.value, "--value", "600000", "--for", "2h", "--reason", "r", "--yes")
     assert run("override", "set", "--user", "alice", *asked, "--config", str(world.config))[0] == 0
-    for module in ("quotas.alter", "quotas.exchange", "quotas.kfk"):
-        monkeypatch.setattr(f"kquota_spark.cli.{module}.now_ms", lambda: world.now_ms)
+    set_clock(monkeypatch, lambda: world.now_ms)
     return world
 
 

@@ -14,6 +14,7 @@ from kquota_spark.cli.main import main
 from kquota_spark.enforce.ports import Change, Cluster, Held, Outcome, Written
 from kquota_spark.model.quotas.entities import DEFAULT, Entity, IpEntity
 from kquota_spark.model.quotas.quota_types import IpQuotaKey, QuotaKey
+from tests.support.clock import set_clock
 from tests.support.programs.command_output import run
 from tests.support.quotas.in_memory_cluster_quotas import InMemoryClusterQuotas
 
@@ -32,7 +33,7 @@ Use = Callable[[Cluster], None]
 def use(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Use:
     """Makes commands work on this cluster."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("kquota_spark.cli.quotas.undo.now_ms", lambda: 1_764_195_247_123)
+    set_clock(monkeypatch, lambda: 1_764_195_247_123)
 
     def use_it(cluster: Cluster) -> None:
         @contextmanager

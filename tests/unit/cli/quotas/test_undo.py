@@ -18,6 +18,7 @@ from kquota_spark.formats.text.shell_words import shell_line
 from kquota_spark.model.quotas.entities import DEFAULT, AnyEntity, Entity, IpEntity
 from kquota_spark.model.quotas.quota_set import QuotaEdit, QuotaSet
 from kquota_spark.model.quotas.quota_types import AnyKey, IpQuotaKey, QuotaKey
+from tests.support.clock import set_clock
 from tests.support.programs.command_output import run
 from tests.support.quotas.in_memory_cluster_quotas import InMemoryClusterQuotas
 
@@ -49,7 +50,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> InMemoryClusterQ
     for module in ("exchange", "alter"):
         monkeypatch.setattr(f"kquota_spark.cli.quotas.{module}.chosen_cluster", chosen)
     monkeypatch.setattr("kquota_spark.cli.quotas.kfk.opened_cluster", chosen)
-    monkeypatch.setattr("kquota_spark.cli.quotas.undo.now_ms", lambda: 1_764_195_247_123)
+    set_clock(monkeypatch, lambda: 1_764_195_247_123)
     monkeypatch.setenv("KQUOTA_CONTEXTS", str(tmp_path / "contexts.yaml"))
     monkeypatch.chdir(tmp_path)
     return found

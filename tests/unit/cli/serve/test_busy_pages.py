@@ -11,10 +11,10 @@ import pytest
 from flask import Flask
 from werkzeug.test import TestResponse
 
-from kquota_spark.cli.serve import app as app_module
 from kquota_spark.cli.serve import contents
 from kquota_spark.errors import UserError
 from kquota_spark.reports.pages.gathering import gather_report
+from tests.support.clock import set_clock
 from tests.support.reports.served import NOW_MS, PERIOD, by_proxy, served, write_canary_tables
 
 ANSWER_S = 60
@@ -28,8 +28,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 @pytest.fixture
 def app(tables: Any, monkeypatch: pytest.MonkeyPatch) -> Flask:
-    monkeypatch.setattr(contents, "now_ms", lambda: NOW_MS)
-    monkeypatch.setattr(app_module, "now_ms", lambda: NOW_MS)
+    set_clock(monkeypatch, lambda: NOW_MS)
     return served(tables)
 
 

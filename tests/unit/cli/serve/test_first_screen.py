@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from kquota_spark.cli.serve import app as app_module
 from kquota_spark.cli.serve import contents
 from kquota_spark.config.settings import Settings
+from tests.support.clock import set_clock
 from tests.support.reports.served import NOW_MS, VICTIM, by_proxy, served, write_canary_tables
 from tests.support.tables.table_rows import T0_MS, write_table
 
@@ -23,8 +23,7 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
 
 def overview(settings: Settings, monkeypatch: pytest.MonkeyPatch, user: str, now_ms: int = NOW_MS) -> str:
     """The page, from a new server at that time."""
-    monkeypatch.setattr(contents, "now_ms", lambda: now_ms)
-    monkeypatch.setattr(app_module, "now_ms", lambda: now_ms)
+    set_clock(monkeypatch, lambda: now_ms)
     return by_proxy(served(settings)).get("/", headers={"X-Forwarded-User": user}).text
 
 

@@ -10,9 +10,8 @@ from urllib.parse import quote
 import pytest
 from flask.testing import FlaskClient
 
-from kquota_spark.cli.serve import app as app_module
-from kquota_spark.cli.serve import contents
 from kquota_spark.config.settings import Settings
+from tests.support.clock import set_clock
 from tests.support.reports.served import NOW_MS, VICTIM, by_proxy, served, write_canary_tables
 from tests.support.tables.table_rows import T0_MS
 
@@ -33,7 +32,7 @@ def live(settings: Settings, user: str) -> str:
 def test_rows_of_an_hour_ago_are_stale_and_none_is_red(
     settings: Settings, user: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(contents, "now_ms", lambda: T0_MS + 9_000 + 63 * 60_000)
+    set_clock(monkeypatch, lambda: T0_MS + 9_000 + 63 * 60_000)
     page = live(settings, user)
     [stale] = re.findall('<p class="problem stale">(.*)</p>', page)
     assert stale == STALE
@@ -43,7 +42,7 @@ def test_rows_of_an_hour_ago_are_stale_and_none_is_red(
 def test_rows_of_ten_seconds_ago_are_live_and_a_client_over_its_limit_is_red(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(contents, "now_ms", lambda: NOW_MS)
+    set_clock(monkeypatch, lambda: NOW_MS)
     page = live(settings, "operator")
     assert "STALE" not in page
     assert "over" in set(re.findall('<tr class="(.*?)">', page))
@@ -52,8 +51,7 @@ def test_rows_of_ten_seconds_ago_are_live_and_a_client_over_its_limit_is_red(
 @pytest.fixture
 def client(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> FlaskClient:
     """A server whose clock shows ten seconds after the newest row."""
-    monkeypatch.setattr(contents, "now_ms", lambda: NOW_MS)
-    monkeypatch.setattr(app_module, "now_ms", lambda: NOW_MS)
+    set_clock(monkeypatch, lambda: NOW_MS)
     return by_proxy(served(settings))
 
 
@@ -152,8 +150,7 @@ def test_rows_that_are_older_than_a_day_lead_to_a_report_that_has_them(
 ) -> None:
     # The newest second begins at 05:40:09 on 2026-11-21, and now is two days later.
     later_ms = T0_MS + 9_000 + 2 * 86_400_000
-    monkeypatch.setattr(contents, "now_ms", lambda: later_ms)
-    monkeypatch.setattr(app_module, "now_ms", lambda: later_ms)
+    set_clock(monkeypatch, lambda: later_ms)
     client = by_proxy(served(settings))
     [of_operator] = set(re.findall(r'<a href="(/report\?[^"#]*)#bucket', shown(client)))
     assert of_operator == "/report?period=2026-11-20T05:40:10..2026-11-21T05:40:10"

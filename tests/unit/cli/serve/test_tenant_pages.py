@@ -10,10 +10,9 @@ from urllib.parse import quote
 import pytest
 from flask import Flask
 
-from kquota_spark.cli.serve import app as app_module
-from kquota_spark.cli.serve import contents
 from kquota_spark.enforce.changes import Mode, StepId
 from kquota_spark.enforcement.edges.log import EnforcementLog
+from tests.support.clock import set_clock
 from tests.support.reports.served import (
     CANARIES,
     NOW_MS,
@@ -54,8 +53,7 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Flask:
 
 @pytest.fixture(autouse=True)
 def _clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(contents, "now_ms", lambda: NOW_MS)
-    monkeypatch.setattr(app_module, "now_ms", lambda: NOW_MS)
+    set_clock(monkeypatch, lambda: NOW_MS)
 
 
 def answers(app: Flask, user: str) -> dict[str, tuple[int, str]]:

@@ -13,10 +13,10 @@ import pytest
 from kquota_spark.checkpoints.driver_lease import lease_holder
 from kquota_spark.checkpoints.lease_table import LeaseTable
 from kquota_spark.checkpoints.notes import write_note
-from kquota_spark.cli.status import command
 from kquota_spark.config.loader import load_settings
 from kquota_spark.enforce.ports import Frozen
 from kquota_spark.enforcement.edges.freeze_switch import FreezeSwitch
+from tests.support.clock import set_clock
 from tests.support.programs.command_output import run
 from tests.support.programs.s3_server import s3_server
 from tests.support.tables.table_rows import T0_MS, decision, heartbeat, request, source, usage, write_table
@@ -27,7 +27,7 @@ NOW_MS = T0_MS + 10_000
 
 @pytest.fixture
 def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(command, "now_ms", lambda: NOW_MS)
+    set_clock(monkeypatch, lambda: NOW_MS)
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "kquota.yaml"
     text = f"cluster_id: demo\ntables: tables\ncheckpoints: {tmp_path}/checkpoints\n"
@@ -102,7 +102,7 @@ def test_a_part_that_is_not_well_names_the_next_command_and_the_exit_code_is_2(
 def test_a_job_that_stands_still_is_named_with_the_way_to_start_it(
     config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(command, "now_ms", lambda: NOW_MS + 3_600_000)
+    set_clock(monkeypatch, lambda: NOW_MS + 3_600_000)
     write_tables(config)
     _, found = rows(config)
     assert (found["job"]["state"], found["job"]["next"]) == (

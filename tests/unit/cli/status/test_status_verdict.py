@@ -11,12 +11,12 @@ import pytest
 
 from kquota_spark.checkpoints.driver_lock import driver_lock, is_driver_running, last_commit_ms
 from kquota_spark.cli.options import SettingsPlace
-from kquota_spark.cli.status import command
 from kquota_spark.cli.status.of_enforcement import HolderQuestion, enforcer_part
 from kquota_spark.cli.status.part import Part, State
 from kquota_spark.config.loader import load_settings
 from kquota_spark.enforce.ports import Holder
 from kquota_spark.enforcement.edges.freeze_switch import FreezeSwitch
+from tests.support.clock import set_clock
 from tests.support.places import CONF
 from tests.support.programs.command_output import run
 from tests.support.tables.table_rows import T0_MS, decision, heartbeat, request, source, usage, write_table
@@ -35,7 +35,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def at(monkeypatch: pytest.MonkeyPatch, time_ms: int) -> None:
-    monkeypatch.setattr(command, "now_ms", lambda: time_ms)
+    set_clock(monkeypatch, lambda: time_ms)
 
 
 def write_tables(config: Path) -> None:

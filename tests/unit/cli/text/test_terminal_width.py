@@ -18,6 +18,7 @@ from kquota_spark.model.measure.sampled_rate import RateConfig
 from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.quota_set import QuotaSet
 from kquota_spark.model.quotas.quota_types import QuotaKey
+from tests.support.clock import set_clock
 from tests.support.enforcement.lifted_cluster import Cluster
 from tests.support.logs.captures import Capture
 from tests.support.places import DATA
@@ -117,15 +118,7 @@ def in_folder(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(root))
     monkeypatch.setattr("kquota_spark.cli.quotas.describe.chosen_cluster", chosen)
     monkeypatch.setattr("kquota_spark.enforcement.edges.log.EnforcementLog", lambda _: _lifted())
-    for module in (
-        "check.doctor",
-        "quotas.drift",
-        "quotas.quota_sides",
-        "read.report",
-        "quotas.tree",
-        "explain.explanation",
-    ):
-        monkeypatch.setattr(f"kquota_spark.cli.{module}.now_ms", lambda: MADE_AT_MS)
+    set_clock(monkeypatch, lambda: MADE_AT_MS)
 
 
 def arguments(command: str) -> list[str]:

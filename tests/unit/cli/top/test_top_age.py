@@ -10,12 +10,12 @@ import pytest
 
 from kquota_spark.cli.text.page import Tone
 from kquota_spark.cli.text.render import Colour, table_report
-from kquota_spark.cli.top import command
 from kquota_spark.cli.top.age import Age, age_of, length_text, stale_after_ms
 from kquota_spark.cli.top.command import top_report
 from kquota_spark.cli.top.page import screen
 from kquota_spark.config.rules import Duration
 from kquota_spark.config.settings import Stream
+from tests.support.clock import set_clock
 from tests.support.programs.command_output import run
 from tests.support.tables.table_rows import T0_MS, decision, write_table
 from tests.unit.cli.top.test_top_page import row, texts, view
@@ -42,7 +42,7 @@ def test_a_length_is_in_the_largest_unit_of_which_it_has_two(length_ms: int, tex
 
 @pytest.fixture
 def tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(command, "now_ms", lambda: T0_MS + 63 * MINUTE_MS)
+    set_clock(monkeypatch, lambda: T0_MS + 63 * MINUTE_MS)
     write_table(tmp_path, "decisions", decision(quota_used_percent=150.0))
     return tmp_path
 
@@ -67,7 +67,7 @@ def test_json_has_the_age_and_whether_it_is_stale(tables: Path, monkeypatch: pyt
     stale = {"is_stale": True, "newest_second": "2026-11-21T05:40:00Z", "age_ms": 63 * MINUTE_MS}
     assert envelope() == stale
     # The settings' own: 5 s + 6 x 5 s + 30 s.
-    monkeypatch.setattr(command, "now_ms", lambda: T0_MS + 65_000)
+    set_clock(monkeypatch, lambda: T0_MS + 65_000)
     assert envelope() == stale | {"is_stale": False, "age_ms": 65_000}
 
 
