@@ -28,7 +28,8 @@ throttle, a rate above the limit counts if the replay is certain of it.
 def mute_end_ms(second_ms: str, longest_ms: str, is_log: str) -> str:
     """SQL: the end of the last throttle that began in a second, epoch ms: whole seconds, at least one.
 
-    A decision does not have the place of a throttle within its second. JMX does not show single throttles.
+    A decision does not have the place of a throttle within its second. JMX does not show single throttles. In Python,
+    `model.measure.muted_seconds` has the same rule. A test holds the two together.
 
     Args:
         second_ms: SQL of the start of the second, epoch ms.
@@ -70,10 +71,19 @@ CERTAIN_REPLAY_MS = (
 CERTAIN_BROKER_MS = "sum(observed_total_throttle_ms) filter (is_certain)::bigint"
 """Total delay of the same decisions by brokers, ms."""
 
-EPISODE_END = (
-    "coalesce(violations.end_time, "
-    "greatest(violations.last_second + interval 1 second, violations.muted_until))"
-)
+
+def episode_end_ms(last_ms: str, muted_until_ms: str) -> str:
+    """SQL: the end of an episode, epoch ms: that of its last second, or of the last throttle in it if that is later.
+
+    Args:
+        last_ms: SQL of the start of the last violated second, epoch ms.
+        muted_until_ms: SQL of the largest `mute_end_ms` of its seconds; null if it is not known.
+    """
+    return f"greatest({last_ms} + 1000, {muted_until_ms})"
+
+
+_END_SO_FAR_MS = episode_end_ms("epoch_ms(violations.last_second)", "epoch_ms(violations.muted_until)")
+EPISODE_END = f"coalesce(violations.end_time, make_timestamptz({_END_SO_FAR_MS} * 1000))"
 """The end of a violation, or of what is known of it so far: a timestamp."""
 EPISODE_DELAY_MS = "coalesce(observed_throttled_ms, throttled_ms)"
 """Total delay of a violation, ms; null from JMX."""

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from kquota_spark.model.measure.points import CONTROLLER_ID
 from kquota_spark.model.quotas.quota_types import QuotaType
-from kquota_spark.schema.harm import IS_VIOLATED, LONGEST_THROTTLE_MS, mute_end_ms
+from kquota_spark.schema.harm import IS_VIOLATED, LONGEST_THROTTLE_MS, episode_end_ms, mute_end_ms
 
 if TYPE_CHECKING:
     import duckdb
@@ -155,7 +155,7 @@ select {_KEY}, {columns} from numbered group by {_KEY}, part"""  # noqa: S608 - 
 def ended_sql(episodes: str, clocks: str, gap_ms: int) -> str:
     """SQL: the episodes with their ids and ends, epoch ms; the end is null if an episode may continue.
 
-    An episode lasts until the end of its last second, or of the last throttle in it if that is later.
+    See `schema.harm.episode_end_ms` for the end.
 
     Args:
         episodes: name of a table or view.
@@ -166,7 +166,7 @@ def ended_sql(episodes: str, clocks: str, gap_ms: int) -> str:
     # The controller's bucket is rarely used, so its clock is that of the cluster.
     return f"""
 select episodes.*, {EPISODE_ID} as episode_id,
-       case when newest_ms - last_ms > {gap_ms} then greatest(last_ms + 1000, muted_until_ms) end as end_ms
+       case when newest_ms - last_ms > {gap_ms} then {episode_end_ms("last_ms", "muted_until_ms")} end as end_ms
 from {episodes} as episodes left join (
   select cluster_id, broker_id, source, max(newest_ms) as newest_ms from (
     select * from {clocks} union all select * replace ({CONTROLLER_ID} as broker_id) from {clocks}

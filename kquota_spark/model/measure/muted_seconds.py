@@ -16,6 +16,8 @@ class Span(NamedTuple):
 def muted(second_s: int, longest_ms: int) -> Span:
     """The seconds in which a throttle that began in a second held; at least that second.
 
+    In SQL, `schema.harm.mute_end_ms` has the same rule.
+
     Args:
         second_s: the second.
         longest_ms: the longest throttle in it, ms.
