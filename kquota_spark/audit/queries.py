@@ -22,8 +22,8 @@ from kquota_spark.checkpoints.known import LimitsLoader
 from kquota_spark.checkpoints.lineage import stored_lineage
 from kquota_spark.checkpoints.notes import write_note
 from kquota_spark.checkpoints.runs import Run
+from kquota_spark.config.governor import mutation_config, rate_config
 from kquota_spark.config.settings import Settings
-from kquota_spark.config.windows import mutation_config, rate_config
 from kquota_spark.formats.jmx.sample import addresses
 from kquota_spark.pipeline.charges import CHARGED
 from kquota_spark.pipeline.govern import SHARDED

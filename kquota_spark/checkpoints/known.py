@@ -13,9 +13,8 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from kquota_spark.checkpoints.pinned import Pinned, pinned
-from kquota_spark.config.governor import make_governor, static_defaults
+from kquota_spark.config.governor import make_governor, rate_config, static_defaults
 from kquota_spark.config.settings import Settings
-from kquota_spark.config.windows import rate_config
 from kquota_spark.errors import UserError
 from kquota_spark.model.govern.callback_governor import CallbackGovernor
 from kquota_spark.model.govern.govern import Governor, RuleGovernor

@@ -1,4 +1,7 @@
-"""Makes the `Governor` of the settings: Kafka's own resolution of quotas, or a quota callback."""
+"""Makes what judges from the settings: the sample rings, and the `Governor`.
+
+The governor is Kafka's own resolution of quotas, or a quota callback.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,25 @@ from kquota_spark.errors import UserError
 from kquota_spark.model.govern.callback_governor import CallbackGovernor
 from kquota_spark.model.govern.govern import STATIC_DEFAULT_RULES, Governor, RuleGovernor
 from kquota_spark.model.measure.broker_version import major_minor
+from kquota_spark.model.measure.sampled_rate import RateConfig, RingVariant
 from kquota_spark.model.quotas.quota_callback import LeaderBook, QuotaCallback
 from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.model.quotas.rules import RuleBook
 
 _METHODS = tuple(name for name in vars(QuotaCallback) if not name.startswith("_"))
+
+
+def rate_config(settings: Settings) -> RateConfig:
+    """The sample ring for `broker.version`, `quota_window_num` and `quota_window_size_seconds`."""
+    broker = settings.broker
+    variant = RingVariant.of_version(broker.version)
+    return RateConfig(broker.quota_window_num, broker.quota_window_size_seconds * 1_000, variant)
+
+
+def mutation_config(settings: Settings) -> RateConfig:
+    """The windows of controller.quota.window.*: the size of a bucket of controller mutations."""
+    broker = settings.broker
+    return RateConfig(broker.controller_quota_window_num, broker.controller_quota_window_size_seconds * 1_000)
 
 
 def static_defaults(settings: Settings) -> dict[QuotaType, float]:

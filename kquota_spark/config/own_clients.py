@@ -1,4 +1,4 @@
-"""Names of our own clients of Kafka, and the one place that separates them from the clients of users.
+"""Names of our own clients of Kafka, the one place that separates them from the clients of users, and their logins.
 
 Each name begins with `kquota-`. But a client id is free text, and anybody may use such a name. So the name alone hides
 little: a policy for defaults makes no proposal because of such a client, and `kquota top` hides it while it is small.
@@ -33,3 +33,25 @@ def own_lines(names: tuple[str, ...]) -> str:
     """A regular expression of RE2 for texts in which each line is a client id of ours; see `own_clients`."""
     line = f"(?:{'|'.join(map(re.escape, names))})(?:-[^\\n]*)?"
     return f"{line}(?:\\n{line})*"
+
+
+def for_enforcer(settings: Settings) -> Settings:
+    """The settings with the enforcer's own logins, if there are some.
+
+    Then programs that only read quotas cannot write them.
+    """
+    own = settings.enforcement
+    kafka = settings.kafka.changed(options=own.options) if own.options else settings.kafka
+    login = own.zookeeper_login
+    quotas = settings.quotas.changed(zookeeper_login=login) if login.user else settings.quotas
+    return settings.changed(kafka=kafka, quotas=quotas)
+
+
+def enforcer_options(settings: Settings) -> str:
+    """The key of the enforcer's client properties, for messages."""
+    return "enforcement.options" if settings.enforcement.options else "kafka.options"
+
+
+def enforcer_zookeeper_login(settings: Settings) -> str:
+    """The key of the enforcer's login at ZooKeeper, for messages."""
+    return f"{'enforcement' if settings.enforcement.zookeeper_login.user else 'quotas'}.zookeeper_login"

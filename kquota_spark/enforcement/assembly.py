@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from kquota_spark.config.enforcer_logins import enforcer_options, enforcer_zookeeper_login, for_enforcer
+from kquota_spark.config.own_clients import enforcer_options, enforcer_zookeeper_login, for_enforcer
 from kquota_spark.config.settings import Settings
 from kquota_spark.enforce.changes import OVERRIDE, Mode, Proposal
 from kquota_spark.enforce.enforcer import Enforcer

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kquota_spark.checkpoints.driver_lease import only_driver
-from kquota_spark.config.enforcer_logins import for_enforcer
+from kquota_spark.config.own_clients import for_enforcer
 from kquota_spark.config.settings import Settings
 from kquota_spark.enforce.changes import LogEntry, Mode
 from kquota_spark.enforce.enforcer import Report

@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from kquota_spark.config.governor import make_governor
+from kquota_spark.config.governor import make_governor, mutation_config, rate_config
 from kquota_spark.config.settings import Settings
-from kquota_spark.config.windows import mutation_config, rate_config
 from kquota_spark.errors import UserError
 from kquota_spark.evidence.lines import LINE_NAMES, Charge, Line, charges
 from kquota_spark.evidence.rebuilding import Inputs, governed_rows

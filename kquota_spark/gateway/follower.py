@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Self
 
+from kquota_spark.config.governor import rate_config
 from kquota_spark.config.settings import Settings
-from kquota_spark.config.windows import rate_config
 from kquota_spark.errors import UserError
 from kquota_spark.gateway.gate import Fallback, GateCounts, GateState, QuotaGate
 from kquota_spark.gateway.topic import Connection, TopicReader

@@ -13,8 +13,7 @@ from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
-from kquota_spark.config.enforcer_logins import enforcer_options
-from kquota_spark.config.own_clients import DECISIONS
+from kquota_spark.config.own_clients import DECISIONS, enforcer_options
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UnreachableError, UserError
 from kquota_spark.kafka import clients as kafka_clients

@@ -10,8 +10,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kquota_spark.config.enforcer_logins import enforcer_options
-from kquota_spark.config.own_clients import ENFORCER
+from kquota_spark.config.own_clients import ENFORCER, enforcer_options
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UnreachableError, UserError
 from kquota_spark.kafka import clients as kafka_clients

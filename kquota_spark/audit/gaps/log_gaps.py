@@ -12,8 +12,8 @@ from urllib.parse import unquote
 
 from kquota_spark.audit.gaps.gap_rows import LogGap, files_since, write_gaps
 from kquota_spark.audit.gaps.lost_offsets import checked_through, heard_from, lost_offsets, note_compared
+from kquota_spark.config.governor import rate_config
 from kquota_spark.config.settings import Settings
-from kquota_spark.config.windows import rate_config
 from kquota_spark.errors import UserError
 from kquota_spark.model.replay.log_beginning import (
     CUT_BEFORE_MS,

@@ -9,8 +9,8 @@ import pyarrow as pa
 from deltalake import write_deltalake
 
 from kquota_spark.audit.violations.rebuild import rebuild_all_violations
+from kquota_spark.config.governor import mutation_config, rate_config
 from kquota_spark.config.settings import Settings
-from kquota_spark.config.windows import mutation_config, rate_config
 from kquota_spark.model.govern.govern import RuleGovernor
 from kquota_spark.model.quotas.rules import QuotaChange, RuleBook, rule_periods
 from kquota_spark.replay.files import replay_files

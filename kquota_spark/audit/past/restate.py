@@ -22,8 +22,8 @@ from kquota_spark.audit.past.closed import closed_through_ms, not_folded_from_ms
 from kquota_spark.audit.spark import spark_session, sql_literal, table
 from kquota_spark.audit.violations.rebuild import rebuild_violations
 from kquota_spark.checkpoints.known import KnownLoader
+from kquota_spark.config.governor import mutation_config, rate_config
 from kquota_spark.config.settings import Settings
-from kquota_spark.config.windows import mutation_config, rate_config
 from kquota_spark.errors import UserError
 from kquota_spark.pipeline.bucket_judge import Configs
 from kquota_spark.pipeline.charges import to_charged

@@ -35,8 +35,8 @@ from kquota_spark.cli.chosen.quota_source import (
 from kquota_spark.cli.options import add_form_option, limit_of, whole_number
 from kquota_spark.cli.text.page import Page
 from kquota_spark.cli.text.render import print_answer
+from kquota_spark.config.governor import mutation_config, rate_config
 from kquota_spark.config.settings import Settings
-from kquota_spark.config.windows import mutation_config, rate_config
 from kquota_spark.errors import UserError
 from kquota_spark.findings.ring_check import likely_variant
 from kquota_spark.formats.text.escape import terminal_text

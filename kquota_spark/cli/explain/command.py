@@ -33,7 +33,7 @@ from kquota_spark.cli.explain.explanation import (
 from kquota_spark.cli.options import RULE_LEGEND, SettingsPlace, add_form_option, rule_text
 from kquota_spark.cli.text.page import Page, Tone
 from kquota_spark.cli.text.render import Colour, Report, Row, Shown, finite, print_answer, show
-from kquota_spark.config.windows import rate_config
+from kquota_spark.config.governor import rate_config
 from kquota_spark.formats.text.escape import distinct_cuts, terminal_text, width
 from kquota_spark.formats.text.person_units import iso_time, person_name, type_text
 from kquota_spark.model.govern.govern import STATIC_DEFAULT_RULES

@@ -24,7 +24,7 @@ from kquota_spark.cli.options import (
 from kquota_spark.cli.question import Asked, Found, Question
 from kquota_spark.cli.text.page import Page, Tone
 from kquota_spark.cli.text.render import print_answer
-from kquota_spark.config.owners.owners_file import owners_of
+from kquota_spark.config.owners_file import owners_of
 from kquota_spark.errors import UserError
 from kquota_spark.formats.text.escape import terminal_text
 from kquota_spark.model.owners import UNOWNED_NAME, Owners

@@ -98,7 +98,7 @@ def _owners(
     Raises:
         UserError: the file has problems, or --owner names no owner of it.
     """
-    from kquota_spark.config.owners.owners_file import owners_of
+    from kquota_spark.config.owners_file import owners_of
     from kquota_spark.reports.clients.bucket_owners import owners_of_buckets
 
     owners = owners_of(asked.settings)

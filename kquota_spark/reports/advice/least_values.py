@@ -10,9 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from kquota_spark.config.governor import static_defaults
+from kquota_spark.config.governor import rate_config, static_defaults
 from kquota_spark.config.settings import Settings
-from kquota_spark.config.windows import rate_config
 from kquota_spark.errors import UserError
 from kquota_spark.model.govern.govern import RuleGovernor
 from kquota_spark.model.govern.traffic import Traffic, governed_seconds_of

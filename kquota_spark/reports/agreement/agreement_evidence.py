@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from kquota_spark.config.governor import make_governor
+from kquota_spark.config.governor import make_governor, rate_config
 from kquota_spark.config.settings import Settings
-from kquota_spark.config.windows import rate_config
 from kquota_spark.errors import UserError
 from kquota_spark.findings.agreement_causes import BrokerEvidence, LikelyCause, likely_causes
 from kquota_spark.findings.ring_check import LEAST_WRONG, Fit, likely_settings

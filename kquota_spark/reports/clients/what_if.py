@@ -20,8 +20,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
+from kquota_spark.config.governor import mutation_config, rate_config
 from kquota_spark.config.settings import Settings
-from kquota_spark.config.windows import mutation_config, rate_config
 from kquota_spark.model.govern.govern import Governor
 from kquota_spark.model.govern.traffic import Traffic, governed_seconds_of
 from kquota_spark.model.loops.open_loop import Judged, judged

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from kquota_spark.config.governor import make_governor
+from kquota_spark.config.governor import make_governor, rate_config
 from kquota_spark.config.settings import Settings
-from kquota_spark.config.windows import rate_config
 from kquota_spark.model.compare.observed_clients import Seen
 from kquota_spark.model.compare.quota_diff import EffectChange
 from kquota_spark.model.quotas.entities import Entity

@@ -18,8 +18,8 @@ from confluent_kafka import Consumer, Message
 from deltalake import write_deltalake
 
 from kquota_spark.checkpoints.known import KnownLoader
+from kquota_spark.config.governor import mutation_config, rate_config
 from kquota_spark.config.settings import Settings
-from kquota_spark.config.windows import mutation_config, rate_config
 from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.model.measure.points import Point
 from kquota_spark.model.quotas.principals import Principal

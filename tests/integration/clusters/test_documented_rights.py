@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from kquota_spark.config.enforcer_logins import for_enforcer
+from kquota_spark.config.own_clients import for_enforcer
 from kquota_spark.config.rules import Duration
 from kquota_spark.config.settings import Enforcement, Kafka, Quotas, Settings, Ship
 from kquota_spark.embedded.admin import create_topics

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kquota_spark.config.owners.owners_file import load_owners, owners_of
+from kquota_spark.config.owners_file import load_owners, owners_of
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 

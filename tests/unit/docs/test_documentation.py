@@ -18,7 +18,7 @@ from kquota_spark.cli.command_groups import all_commands
 from kquota_spark.cli.jobs.audit import add_options
 from kquota_spark.cli.main import parser
 from kquota_spark.config.loader import load_settings
-from kquota_spark.config.owners.owners_file import load_owners
+from kquota_spark.config.owners_file import load_owners
 from kquota_spark.enforcement.policies import load_policies
 from kquota_spark.formats.quota_files.quota_file import read_quota_file
 from kquota_spark.model.quotas.entities import Entity

@@ -12,8 +12,8 @@ import pytest
 
 from kquota_spark.cli.chosen.quota_source import added_quotas
 from kquota_spark.cli.main import main
+from kquota_spark.config.governor import rate_config
 from kquota_spark.config.settings import Settings
-from kquota_spark.config.windows import rate_config
 from kquota_spark.formats.quota_files.quota_file_text import quota_file_text
 from kquota_spark.model.govern.govern import RuleGovernor
 from kquota_spark.model.govern.traffic import Traffic

@@ -1,4 +1,0 @@
-"""The file that names the owners of clients.
-
-In reading order: owners_file.
-"""
