@@ -69,9 +69,8 @@ def run_audit(
     require_pinned_threads()
     stop = StopRequest(notice)
     metrics = AuditMetrics(settings)
-    notice(
-        f"checking the topics of {settings.kafka.bootstrap_servers} and the tables under {settings.tables}"
-    )
+    servers = settings.kafka.bootstrap_servers
+    notice(f"checking the topics of {servers} and the tables under {settings.tables}")
     names = _checked(settings, queries)
     with suppress(StoppedWaitingError), ExitStack() as stack:
         stack.callback(stop.end)
