@@ -235,8 +235,18 @@ def footer_text(rows: Sequence[Row], time: str, noun: str, *, has_more: bool) ->
         return ""
     days = [iso_time(extreme(row[time] for row in rows))[:10] for extreme in (min, max)]
     on = f"on {days[0]}" if days[0] == days[1] else f"from {days[0]} to {days[1]}"
-    rest = "; there are more: --limit 0 shows all" if has_more else ""
-    return f"{counted(len(rows), noun)}, newest first; times in UTC {on}{rest}"
+    return f"{counted(len(rows), noun)}, newest first; times in UTC {on}{more_text(has_more)}"
+
+
+def more_text(has_more: object) -> str:
+    """How to show the rows that the limit cut off, for the end of a footer; empty if there are none."""
+    return "; there are more: --limit 0 shows all" if has_more else ""
+
+
+def counted_text(total: int, noun: str, limit: int | None) -> str:
+    """`1 bucket`, `7 buckets, 5 shown: --limit 0 shows all`."""
+    more = f", {limit:,} shown: --limit 0 shows all" if limit and total > limit else ""
+    return f"{counted(total, noun)}{more}"
 
 
 def counted(count: int, noun: str) -> str:
@@ -257,8 +267,8 @@ def bucket_text(row: Row) -> str:
 def bucket_columns() -> tuple[Shown, ...]:
     """The columns that identify a bucket: broker, type, bucket, rule."""
     return (
-        column("broker_id", "broker"),
-        column("quota_type", "type"),
+        column("broker_id"),
+        column("quota_type"),
         Shown("bucket", bucket_text, is_text=True, keep=24),
         Shown("rule", rule_text, is_text=True, rank=9, note=RULE_LEGEND),
     )
@@ -288,7 +298,7 @@ def legend(rows: Sequence[Row], *of_log: str) -> str:
 
 def with_cluster(rows: Sequence[Row], shown: tuple[Shown, ...]) -> tuple[Shown, ...]:
     """The columns, with the cluster if the rows are of several clusters."""
-    if len({row["cluster_id"] for row in rows}) < 2:
+    if len({row.get("cluster_id") for row in rows}) < 2:
         return shown
     return (Shown("cluster", lambda row: row["cluster_id"], is_text=True, keep=8), *shown)
 

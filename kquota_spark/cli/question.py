@@ -54,7 +54,7 @@ from kquota_spark.schema.columns import Table
 from kquota_spark.schema.units import Unit, unit_of
 from kquota_spark.store.reading import Tables
 
-column = columns.column
+column, own_column = columns.column, columns.own_column
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +120,8 @@ class Found(NamedTuple):
     """Whether only the exit code is wanted."""
     head: str = ""
     """Lines above the table; for people only."""
+    notes: Sequence[str] = ()
+    """Lines below the table and its footer, each wrapped; for people only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,6 +250,8 @@ class Question:
             show(report, options.output)
         elif report.footer:
             page.paragraph("", report.footer, indent=0)
+        for note in found.notes if asked.is_for_people else ():
+            page.paragraph("", note, indent=0)
         return _done(found)
 
     def _report(self, found: Found, tables: Tables, wanted: Filter, limit: int | None) -> Report:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from kquota_spark.cli.options import PeriodOptions, bucket_text, counted, percent_text
-from kquota_spark.cli.question import Asked, Found, Question, agreement_text
+from kquota_spark.cli.options import PeriodOptions, bucket_text, counted, more_text, percent_text
+from kquota_spark.cli.question import Asked, Found, Question, agreement_text, column, own_column
 from kquota_spark.cli.text.render import Colour, Row, Shown
+from kquota_spark.config.settings import Settings
 from kquota_spark.findings.agreement_causes import LEAST_AGREEMENT_PERCENT
 from kquota_spark.formats.text.escape import terminal_text
-from kquota_spark.formats.text.person_units import broker_text, person_count, person_ms, type_text
-from kquota_spark.reports.agreement.agreement import GROUPS, by
-from kquota_spark.reports.agreement.agreement_evidence import Drop, drops
+from kquota_spark.formats.text.person_units import or_dash, person_count, person_ms
+from kquota_spark.reports.agreement.agreement import GROUPS, Span, by
+from kquota_spark.reports.agreement.agreement_evidence import drops
 
 COMMANDS = {
     "agreement": (
@@ -31,26 +32,21 @@ def _options(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def _group(options: argparse.Namespace) -> str:
-    group: str = options.by
-    return group
-
-
 def _find(asked: Asked) -> Found:
     """The agreement by group, and the likely causes of low agreement by broker."""
-    group, span = asked.own, asked.wanted.span
+    group, span, limit = asked.own, asked.wanted.span, asked.limit
     found = by(asked.settings, group, span)
-    rows, limit = found.dicts(), asked.limit
-    rest = "" if limit is None or len(rows) <= limit else "; there are more: --limit 0 shows all"
-    dropped = drops(asked.settings, span)
+    rows, causes = found.dicts(), [*_causes(asked.settings, span)]
+    rest = more_text(limit is not None and len(rows) > limit)
+    footer = f"{counted(len(rows), group)}{_delay(rows)}{rest}"
     return Found(
         found.columns,
         rows,
         (*_KEYS[group], *_COUNTS),
-        "\n".join([_footer(rows, group) + rest, *_cause_lines(dropped)]),
+        "\n".join([footer, *(terminal_text(_CAUSE.format_map(cause)) for cause in causes)]),
         head=_head(rows) if rows else "",
         when_empty="no decisions in that time",
-        envelope={"causes": [_cause_row(drop, cause) for drop in dropped for cause in drop.causes]},
+        envelope={"causes": causes},
     )
 
 
@@ -60,39 +56,22 @@ def _head(rows: Sequence[Row]) -> str:
     return agreement_text({name: sum(row[name] for row in rows) for name in names})
 
 
-def _footer(rows: Sequence[Row], group: str) -> str:
-    delay = _delay(
-        *(sum(row[name] for row in rows) for name in ("certain_delay_ms", "certain_delay_by_replay_ms"))
-    )
-    return f"{counted(len(rows), group)}{delay}"
-
-
-def _delay(brokers_ms: int, replay_ms: int) -> str:
+def _delay(rows: Sequence[Row]) -> str:
+    names = ("certain_delay_ms", "certain_delay_by_replay_ms")
+    brokers_ms, replay_ms = (sum(row[name] for row in rows) for name in names)
     if not brokers_ms:
         return ""
     by_replay = f"{person_ms(replay_ms)} by replay, {_times(replay_ms, brokers_ms)}"
     return f"\ntotal delay in certain seconds: {person_ms(brokers_ms)} by brokers, {by_replay}"
 
 
-def _cause_lines(dropped: Sequence[Drop]) -> list[str]:
-    return [
-        terminal_text(
-            f"broker {drop.broker_id} of {drop.cluster_id}, likely cause: {cause.cause.value}: "
-            f"{cause.evidence} -> {cause.advice}"
-        )
-        for drop in dropped
-        for cause in drop.causes
-    ]
-
-
-def _cause_row(drop: Drop, cause: Any) -> dict[str, Any]:
-    return {
-        "cluster_id": drop.cluster_id,
-        "broker_id": drop.broker_id,
-        "cause": cause.cause.value,
-        "evidence": cause.evidence,
-        "advice": cause.advice,
-    }
+def _causes(settings: Settings, span: Span) -> Iterator[dict[str, Any]]:
+    for drop in drops(settings, span):
+        for one in drop.causes:
+            yield {
+                "cluster_id": drop.cluster_id, "broker_id": drop.broker_id, "cause": one.cause.value,
+                "evidence": one.evidence, "advice": one.advice,
+            }  # fmt: skip
 
 
 def _times(replay_ms: int, brokers_ms: int) -> str:
@@ -103,62 +82,33 @@ def _share(part: int, whole: int) -> str:
     return f"{100 * part / whole:.1f} %" if whole else "-"
 
 
+_CAUSE = "broker {broker_id} of {cluster_id}, likely cause: {cause}: {evidence} -> {advice}"
+_BROKER, _TYPE = column("broker_id"), column("quota_type")
 _KEYS = {
-    "broker": (Shown("broker", lambda row: broker_text(row["broker_id"])),),
-    "type": (Shown("type", lambda row: type_text(row["quota_type"]), is_text=True, keep=8),),
-    "bucket": (
-        Shown("broker", lambda row: broker_text(row["broker_id"])),
-        Shown("type", lambda row: type_text(row["quota_type"]), is_text=True, keep=8),
-        Shown("bucket", bucket_text, is_text=True, keep=16),
-    ),
+    "broker": (_BROKER,),
+    "type": (_TYPE,),
+    "bucket": (_BROKER, _TYPE, Shown("bucket", bucket_text, is_text=True, keep=16)),
     "day": (Shown("day", lambda row: row["event_date"], is_text=True, keep=10),),
 }
 _COUNTS = (
-    Shown("agree", lambda row: percent_text(row["agreement_percent"])),
-    Shown("judged", lambda row: person_count(row["requests_judged"])),
-    Shown("throttled", lambda row: person_count(row["judged_throttled"]), rank=2),
-    Shown(
-        "false",
-        lambda row: f"{row['false_positive']:,}+{row['false_negative']:,}",
-        note="false: throttled by replay only + by brokers only",
-    ),
-    Shown(
-        "unsure",
-        lambda row: f"{row['uncertain']:,} ({row['uncertain_wrong']:,})",
-        rank=2,
-        note="unsure: 2 ms could flip them (wrong ones)",
-    ),
-    Shown(
-        "delay",
-        lambda row: person_ms(row["certain_delay_ms"]) if row["certain_delay_ms"] else "-",
-        rank=1,
-        note="delay: total delay by brokers",
-    ),
-    Shown(
-        "by replay",
-        lambda row: _times(row["certain_delay_by_replay_ms"], row["certain_delay_ms"]),
-        rank=1,
-        note="by replay: the same by replay, as multiple of it",
-    ),
-    Shown(
-        "left out",
-        lambda row: f"{row['inferred']:,}+{row['excluded']:,}+{row['late']:,}",
-        rank=3,
-        note="left out: inferred + under a request quota + late",
-    ),
-    Shown(
-        "+-1 ms",
-        lambda row: _share(row["throttle_within_1_ms"], row["throttles_compared"]),
-        rank=4,
-        note="+-1 ms: throttle times",
-    ),
-    Shown(
-        "JMX",
-        lambda row: _share(row["jmx_within_1_percent"], row["jmx_compared"]),
-        rank=5,
-        note="JMX: rates within 1 %",
-    ),
-)
+    own_column("agree", lambda row: percent_text(row["agreement_percent"])),
+    own_column("judged", lambda row: person_count(row["requests_judged"])),
+    own_column("throttled", lambda row: person_count(row["judged_throttled"]), rank=2),
+    own_column("false", lambda row: f"{row['false_positive']:,}+{row['false_negative']:,}",
+               about="throttled by replay only + by brokers only"),
+    own_column("unsure", lambda row: f"{row['uncertain']:,} ({row['uncertain_wrong']:,})", rank=2,
+               about="2 ms could flip them (wrong ones)"),
+    own_column("delay", lambda row: or_dash(row["certain_delay_ms"] or None, person_ms), rank=1,
+               about="total delay by brokers"),
+    own_column("by replay", lambda row: _times(row["certain_delay_by_replay_ms"], row["certain_delay_ms"]), rank=1,
+               about="the same by replay, as multiple of it"),
+    own_column("left out", lambda row: f"{row['inferred']:,}+{row['excluded']:,}+{row['late']:,}", rank=3,
+               about="inferred + under a request quota + late"),
+    own_column("+-1 ms", lambda row: _share(row["throttle_within_1_ms"], row["throttles_compared"]), rank=4,
+               about="throttle times"),
+    own_column("JMX", lambda row: _share(row["jmx_within_1_percent"], row["jmx_compared"]), rank=5,
+               about="rates within 1 %"),
+)  # fmt: skip
 
 
 def _colour(row: Row) -> Colour | None:
@@ -167,7 +117,7 @@ def _colour(row: Row) -> Colour | None:
 
 
 QUESTION = Question(
-    command="agreement", table=None, find=_find, options=_options, own=_group, colour=_colour,
+    command="agreement", table=None, find=_find, options=_options, own=lambda options: options.by, colour=_colour,
     has_agreement=False, period=PeriodOptions(older_since=("--from",), older_until=("--to",)),
 )  # fmt: skip
 add_commands = QUESTION.add_to

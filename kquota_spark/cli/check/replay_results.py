@@ -7,13 +7,13 @@ from datetime import UTC, datetime
 from operator import itemgetter
 from typing import Any
 
+from kquota_spark.cli.text.columns import column
 from kquota_spark.cli.text.page import Page
 from kquota_spark.cli.text.render import Colour, Report, Row, Shown, finite, show
 from kquota_spark.findings.agreement_causes import cause_of
 from kquota_spark.formats.text.escape import terminal_text
 from kquota_spark.formats.text.person_units import (
     amount_text,
-    broker_text,
     or_dash,
     person_count,
     person_ms,
@@ -222,12 +222,12 @@ def show_requests(rows: Sequence[Row], *, has_more: bool) -> None:
 def place_columns(rows: Sequence[Row]) -> tuple[Shown, ...]:
     """The columns broker (if there are several), type and bucket."""
     columns = (
-        Shown("type", lambda row: type_text(row["quota_type"]), is_text=True, keep=8),
+        column("quota_type"),
         Shown("bucket", bucket_name, is_text=True, keep=12),
     )
     if len({row["broker_id"] for row in rows} - {CONTROLLER_ID}) < 2:
         return columns
-    return (Shown("broker", lambda row: broker_text(row["broker_id"])), *columns)
+    return (column("broker_id"), *columns)
 
 
 def _more(has_more: bool) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from kquota_spark.cli.chosen.cluster_choice import add_cluster_options
@@ -13,8 +13,7 @@ from kquota_spark.cli.question import Asked, Found, Question
 from kquota_spark.cli.quotas.diff import add_tables_options
 from kquota_spark.cli.quotas.quota_edits import exact_text
 from kquota_spark.cli.quotas.quota_sides import chosen_side, named_side
-from kquota_spark.cli.text.page import Page
-from kquota_spark.cli.text.render import Colour, Report, Row, Shown, show
+from kquota_spark.cli.text.render import Colour, Row, Shown
 from kquota_spark.enforce.ports import Image
 from kquota_spark.formats.text.escape import entity_text, terminal_text
 from kquota_spark.formats.text.person_units import clock_time, iso_time, type_text
@@ -88,9 +87,11 @@ def _find(asked: Asked) -> Found:
         return Found(_COLUMNS, (), code=code, warning=warning, is_silent=True)
     found = drift_of(asked.settings, edits, now_ms() if at is None else at.time_ms)
     rows = [_row(drift) for drift in found.drifts]
-    answer = Found(
+    return Found(
         _COLUMNS,
         rows,
+        _shown(rows),
+        notes=list(_notes(declared, there, found, asked.limit)),
         times=_TIMES,
         envelope={
             "declared": declared.origin,
@@ -101,13 +102,6 @@ def _find(asked: Asked) -> Found:
         code=code,
         warning=warning,
     )
-
-    def print_all(page: Page) -> None:
-        shown = rows[: asked.limit]
-        show(Report("kquota drift", _COLUMNS, shown, _shown(rows), colour=lambda _: Colour.YELLOW), "table")
-        _print_notes(declared, there, found, asked.limit, page)
-
-    return answer._replace(page=print_all)
 
 
 def _stale_text(there: Image, at: Since | None) -> str:
@@ -172,19 +166,17 @@ def _by(editor: Editor | None) -> str:
     return f"{editor.name}, client {editor.client_id}" if editor.client_id else editor.name
 
 
-def _print_notes(declared: Image, there: Image, found: DriftFound, limit: int | None, page: Page) -> None:
+def _notes(declared: Image, there: Image, found: DriftFound, limit: int | None) -> Iterator[str]:
     if there.known_through_ms is not None:
-        page.paragraph("", f"edits after {iso_time(there.known_through_ms)} are not known", indent=0)
+        yield f"edits after {iso_time(there.known_through_ms)} are not known"
     names = f"{terminal_text(there.origin)}, declared by {terminal_text(declared.origin)}"
     if not found.drifts:
-        page.paragraph("", f"no drift: {names}", indent=0)
+        yield f"no drift: {names}"
         return
-    more = f", {limit:,} shown: --limit 0 shows all" if limit and len(found.drifts) > limit else ""
-    page.paragraph("", f"{counted(len(found.drifts), 'value')} not as declared{more}: {names}", indent=0)
-    if not found.has_history:
-        page.paragraph("", _WITHOUT_HISTORY, indent=0)
-        return
-    page.paragraph("", _LEGEND, indent=0)
+    count = len(found.drifts)
+    more = f", {limit:,} shown: --limit 0 shows all" if limit and count > limit else ""
+    yield f"{counted(count, 'value')} not as declared{more}: {names}"
+    yield _LEGEND if found.has_history else _WITHOUT_HISTORY
 
 
 QUESTION = Question(
@@ -196,5 +188,6 @@ QUESTION = Question(
     period=None,
     has_agreement=False,
     place=_place,
+    colour=lambda _: Colour.YELLOW,
 )
 add_commands = QUESTION.add_to

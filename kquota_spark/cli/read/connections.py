@@ -14,12 +14,8 @@ from kquota_spark.cli.options import TIME_FORMS, PeriodOptions, Since, counted, 
 from kquota_spark.cli.question import Asked, Found, Question, column
 from kquota_spark.cli.text.render import Row, Shown
 from kquota_spark.formats.text.person_units import (
-    broker_text,
     clock_time,
-    or_dash,
-    person_bytes,
     person_ms,
-    person_name,
     person_span,
 )
 from kquota_spark.schema.tables import LEFT_OUT, REQUESTS
@@ -121,14 +117,14 @@ def _client_address(row: Row) -> str:
 
 
 _SHOWN = (
-    Shown("user", lambda row: person_name(row["user"]), is_text=True, keep=8),
-    Shown("client id", lambda row: person_name(row["client_id"]), is_text=True, keep=8),
+    column("user"),
+    column("client_id"),
     Shown("client address", _client_address, is_text=True, keep=15),
-    Shown("broker", lambda row: broker_text(row["broker_id"])),
-    column("requests", "requests", rank=4),
-    Shown("bytes", lambda row: or_dash(row["charged_bytes"], person_bytes), rank=3),
-    column("throttled_requests", "throttled requests"),
-    column("delay_ms", "total delay", note="total delay: by brokers"),
+    column("broker_id"),
+    column("requests", rank=4),
+    column("charged_bytes", rank=3),
+    column("throttled_requests"),
+    column("delay_ms", about="by brokers"),
 )
 QUESTION = Question(
     command="connections",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from kquota_spark.cli.options import bucket_columns
-from kquota_spark.cli.question import Question, by_sql, column
+from kquota_spark.cli.question import Question, by_sql, column, own_column
 from kquota_spark.cli.text.render import Colour, Row, Shown
 from kquota_spark.formats.text.person_units import or_dash, person_count, person_pair_ms
 from kquota_spark.schema.figures import figures_sql
@@ -34,9 +34,9 @@ _THROTTLED = """(decisions.throttled_requests > 0 or decisions.observed_throttle
 
 def _shown(_: Sequence[Row]) -> Iterator[Shown]:
     yield from bucket_columns()
-    yield column("limit_per_s", "limit", rank=4)
-    yield column("rate_per_s", "rate", rank=5)
-    yield column("quota_used_percent", "used", rank=3)
+    yield column("limit_per_s", rank=4)
+    yield column("rate_per_s", rank=5)
+    yield column("quota_used_percent", rank=3)
     yield _pair(
         "longest throttle",
         lambda row: person_pair_ms(row["longest_throttle_by_replay_ms"], row["longest_throttle_ms"]),
@@ -48,7 +48,7 @@ def _shown(_: Sequence[Row]) -> Iterator[Shown]:
 
 
 def _pair(title: str, text: Callable[[Row], str], rank: int = 0) -> Shown:
-    return Shown(title, text, rank=rank, note=f"{title}: by replay / by brokers")
+    return own_column(title, text, rank=rank, about="by replay / by brokers")
 
 
 def _requests(row: Row) -> str:

@@ -13,14 +13,14 @@ from kquota_spark.cli.options import (
     TYPES,
     PeriodOptions,
     bucket_text,
-    counted,
+    counted_text,
 )
 from kquota_spark.cli.question import Asked, Flag, Found, Question, column
 from kquota_spark.cli.read import decisions, violations
 from kquota_spark.cli.text.render import Colour, Shown
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
-from kquota_spark.formats.text.person_units import broker_text, or_dash, person_ms, person_percent, type_text
+from kquota_spark.formats.text.person_units import or_dash, person_ms
 from kquota_spark.reports.advice.throttle_causes import Cause, causes, uses_of
 from kquota_spark.reports.scope.period import Period
 from kquota_spark.reports.scope.report_scope import Scope, open_scope
@@ -159,21 +159,20 @@ def _row(cluster_id: str, one: ThrottledBucket, why: Cause | None) -> dict[str, 
 
 def _footer(rows: list[dict[str, Any]], limit: int | None, during: str) -> str:
     whole = person_ms(sum(row["delay_ms"] for row in rows))
-    more = f", {limit:,} shown: --limit 0 shows all" if limit and len(rows) > limit else ""
-    return f"{counted(len(rows), 'bucket')}{more}; total delay {whole} from {during}"
+    return f"{counted_text(len(rows), 'bucket', limit)}; total delay {whole} from {during}"
 
 
 _SHOWN = (
     Shown("bucket", bucket_text, is_text=True, keep=24),
-    Shown("type", lambda row: type_text(row["quota_type"]), is_text=True, keep=8),
-    column("limit_per_s", "limit", rank=3),
+    column("quota_type"),
+    column("limit_per_s", rank=3),
     Shown(
         "total delay", lambda row: or_dash(row["delay_ms"] or None, person_ms), note="total delay: by brokers"
     ),
-    column("throttled_requests", "throttled requests", rank=4),
-    Shown("time throttled", lambda row: person_percent(row["time_throttled_percent"]), rank=2),
+    column("throttled_requests", rank=4),
+    column("time_throttled_percent", rank=2),
     column("peak_quota_used_percent", "peak", rank=6),
-    Shown("worst broker", lambda row: broker_text(row["worst_broker_id"]), rank=7),
+    column("worst_broker_id", rank=7),
     Shown("clients", lambda row: ", ".join(row["clients"]), is_text=True, keep=12, rank=5),
     Shown("why", lambda row: row["why"] or "-", is_text=True, keep=32),
 )

@@ -11,18 +11,17 @@ from kquota_spark.cli.options import (
     counted,
     footer_text,
     limited,
+    more_text,
     with_source,
 )
 from kquota_spark.cli.question import Asked, Flag, Found, Question, column, moment
 from kquota_spark.cli.text.render import Row, Shown
 from kquota_spark.formats.text.person_units import (
     amount_text,
-    broker_text,
     iso_time,
     or_dash,
     person_name,
     person_span,
-    type_text,
 )
 from kquota_spark.reports.scope.broker_buckets import amount_per_rate
 from kquota_spark.schema.figures import figures_sql
@@ -66,7 +65,7 @@ select {_CLIENT}, sum(amount)::bigint as amount, sum(requests)::bigint as reques
        count(*) as active_seconds, min(second) as first_second, max(second) as last_second,
        any_value(source) as source, sum(unsized_requests)::bigint as unsized_requests
 """
-_DELAY = column("delay_ms", "total delay", note="total delay: by brokers")
+_DELAY = column("delay_ms", about="by brokers")
 
 
 def _find(asked: Asked) -> Found:
@@ -103,8 +102,8 @@ def _by_second(asked: Asked) -> Found:
     shown = (
         moment(rows, "second", "time"),
         *_WHO,
-        column("requests", "requests", rank=9),
-        column("rate_per_s", "rate", rank=5),
+        column("requests", rank=9),
+        column("rate_per_s", rank=5),
         _DELAY,
     )
     footer = footer_text(rows, "second", "second", has_more=has_more) + _share_note(rows)
@@ -121,14 +120,13 @@ def _totals(asked: Asked, note: str = "") -> Found:
     shown = (
         *_WHO,
         Shown("amount", _amount),
-        column("requests", "requests", rank=9),
-        column("mean_rate_per_s", "mean", rank=7, note="mean: over all of that time"),
-        column("peak_rate_per_s", "peak", rank=6, note="peak: highest second"),
+        column("requests", rank=9),
+        column("mean_rate_per_s", rank=7, about="over all of that time"),
+        column("peak_rate_per_s", rank=6, about="highest second"),
         _DELAY,
     )
-    rest = "; there are more: --limit 0 shows all" if has_more else ""
     footer = (
-        f"{counted(len(rows), 'client')}, most bytes first{rest}\n{person_span(to_ms - from_ms)} from "
+        f"{counted(len(rows), 'client')}, most bytes first{more_text(has_more)}\n{person_span(to_ms - from_ms)} from "
         f"{utc_text(from_ms)}{note}{_share_note(rows)}"
     )
     return Found(found.columns, rows, with_source(rows, shown), footer, wanted=asked.wanted)
@@ -176,8 +174,8 @@ def _share_note(rows: Sequence[Row]) -> str:
 _WHO = (
     Shown("user", lambda row: _named(row, "user"), is_text=True, keep=12),
     Shown("client id", lambda row: _named(row, "client_id"), is_text=True, keep=12),
-    Shown("type", lambda row: type_text(row["quota_type"]), is_text=True, keep=8),
-    Shown("broker", lambda row: broker_text(row["broker_id"])),
+    column("quota_type"),
+    column("broker_id"),
 )
 QUESTION = Question(
     command="usage", table=USAGE, find=_find, flags=(Flag("--by-second", "every second instead of totals"),)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from kquota_spark.cli.options import bucket_columns
-from kquota_spark.cli.question import Flag, Question, by_sql, column
+from kquota_spark.cli.question import Flag, Question, by_sql, column, own_column
 from kquota_spark.cli.text.render import Colour, Row, Shown
 from kquota_spark.formats.text.person_units import or_dash, person_count, person_ms, person_span
 from kquota_spark.schema.figures import figures_sql
@@ -40,14 +40,14 @@ _HARM = (
 def _shown(rows: Sequence[Row]) -> Iterator[Shown]:
     yield Shown("lasted", _lasted, rank=6)
     yield from bucket_columns()
-    yield column("limit_per_s", "limit", rank=4)
-    yield column("peak_rate_per_s", "peak", rank=8)
-    yield column("peak_quota_used_percent", "used", rank=5)
+    yield column("limit_per_s", rank=4)
+    yield column("peak_rate_per_s", rank=8)
+    yield column("peak_quota_used_percent", rank=5)
     if any(row["source"] != "jmx" for row in rows):
         source = _source(rows)
         for title, name, by_replay, text, rank in _HARM:
             harm = partial(_harm, name=name, by_replay=by_replay, text=text)
-            yield Shown(title, harm, rank=rank, note=f"{title}: {source}")
+            yield own_column(title, harm, rank=rank, about=source)
 
 
 def _lasted(row: Row) -> str:

@@ -16,7 +16,6 @@ from kquota_spark.formats.text.person_units import (
     broker_text,
     clock_time,
     person_ms,
-    person_name,
     type_text,
 )
 from kquota_spark.reports.scope.broker_buckets import BucketKey
@@ -90,12 +89,12 @@ def _client_lines(key: BucketKey, details: Details, columns: int) -> Sequence[Li
 def client_report(key: BucketKey, details: Details) -> Report:
     """The clients in the bucket in the last minute."""
     shown = (
-        Shown("user", lambda row: person_name(row["user"]), is_text=True, keep=12),
-        Shown("client id", lambda row: person_name(row["client_id"]), is_text=True, keep=12),
+        column("user", keep=12),
+        column("client_id", keep=12),
         column("mean_rate_per_s", "10 s mean", quota_type=key.quota_type),
         column("amount", "in 60 s", rank=1, quota_type=key.quota_type),
         column("requests", "reqs", rank=2),
-        column("delay_ms", "total delay"),
+        column("delay_ms"),
     )
     return Report("", (), details.clients, shown, when_empty=_NO_CLIENT)
 
@@ -111,11 +110,11 @@ def second_report(key: BucketKey, details: Details) -> Report:
     """The seconds of the bucket in the last minute, newest first."""
     shown = (
         Shown("second", lambda row: clock_time(row["second"], with_day=False)),
-        column("limit_per_s", "limit", quota_type=key.quota_type),
-        column("rate_per_s", "rate", quota_type=key.quota_type),
-        column("quota_used_percent", "used"),
+        column("limit_per_s", quota_type=key.quota_type),
+        column("rate_per_s", quota_type=key.quota_type),
+        column("quota_used_percent"),
         Shown("", _bar, is_text=True, keep=_BAR_CELLS, rank=3),
-        column("delay_ms", "total delay"),
+        column("delay_ms"),
         column("throttle_ms", "longest, by replay", rank=5),
         column("observed_throttle_ms", "by brokers", rank=4),
         column("requests", "reqs", rank=2),
@@ -135,10 +134,10 @@ def _episode_lines(key: BucketKey, episodes: Sequence[Row], columns: int) -> Seq
     shown = (
         Shown("start", lambda row: clock_time(row["start_time"], with_day=with_day)),
         Shown("lasted", _lasted),
-        column("limit_per_s", "limit", rank=1, quota_type=key.quota_type),
-        column("peak_rate_per_s", "peak", rank=3, quota_type=key.quota_type),
-        column("peak_quota_used_percent", "used"),
-        column("delay_ms", "total delay"),
+        column("limit_per_s", rank=1, quota_type=key.quota_type),
+        column("peak_rate_per_s", rank=3, quota_type=key.quota_type),
+        column("peak_quota_used_percent"),
+        column("delay_ms"),
         column("delayed_requests", "throttled requests", rank=2),
     )
     tones = [Tone.OVER if row["end_time"] is None else None for row in episodes]

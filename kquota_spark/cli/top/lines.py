@@ -84,14 +84,14 @@ def _throttled_requests(row: Row) -> str:
 
 COLUMNS = (
     Shown("broker", _broker, keep=6, rank=5),
-    column("quota_type", "type", keep=7, rank=4),
+    column("quota_type", keep=7, rank=4),
     Shown("bucket", bucket_text, is_text=True, keep=16),
     Shown("rule", rule_text, is_text=True, keep=8, rank=9, note=RULE_LEGEND),
-    column("limit_per_s", "limit", keep=9, rank=3),
-    column("rate_per_s", "rate", keep=9, rank=2),
+    column("limit_per_s", keep=9, rank=3),
+    column("rate_per_s", keep=9, rank=2),
     column("mean_rate_per_s", "10 s mean", keep=9, rank=10),
-    column("quota_used_percent", "used", keep=7, rank=1),
-    column("delay_ms", "total delay", keep=11, rank=6),
+    column("quota_used_percent", keep=7, rank=1),
+    column("delay_ms", keep=11, rank=6),
     Shown(
         "time throttled", lambda row: or_dash(row["time_throttled_s"], lambda s: f"{s} s"), keep=14, rank=8
     ),
