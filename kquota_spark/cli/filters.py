@@ -68,18 +68,18 @@ class Conditions:
     """Conditions of a query and the values for their `?`; texts of users are only passed as values."""
 
     def __init__(self) -> None:
-        self._parts: list[str] = []
+        self.parts: list[str] = []
         self.values: list[object] = []
 
     def add(self, part: str, *values: object) -> None:
         """Add a condition. All conditions must hold."""
-        self._parts.append(part)
+        self.parts.append(part)
         self.values.extend(values)
 
     @property
     def sql(self) -> str:
         """A where clause; empty without conditions."""
-        return f" where {' and '.join(self._parts)} " if self._parts else " "
+        return f" where {' and '.join(self.parts)} " if self.parts else " "
 
 
 def bucket_conditions(wanted: Filter) -> Conditions:

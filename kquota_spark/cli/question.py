@@ -46,9 +46,7 @@ from kquota_spark.cli.text.render import Colour, Report, Row, Shown, show
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.formats.text.escape import terminal_text
-from kquota_spark.formats.text.person_units import (
-    clock_time,
-)
+from kquota_spark.formats.text.person_units import clock_time
 from kquota_spark.reports.agreement.agreement import open_text, percent, total
 from kquota_spark.schema.columns import Table
 from kquota_spark.schema.units import Unit, unit_of

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from kquota_spark.cli.options import PeriodOptions, bucket_text, counted, more_text, percent_text
 from kquota_spark.cli.question import Asked, Found, Question, agreement_text, column, own_column
 from kquota_spark.cli.text.render import Colour, Row, Shown
-from kquota_spark.config.settings import Settings
 from kquota_spark.findings.agreement_causes import LEAST_AGREEMENT_PERCENT
 from kquota_spark.formats.text.escape import terminal_text
 from kquota_spark.formats.text.person_units import or_dash, person_count, person_ms
-from kquota_spark.reports.agreement.agreement import GROUPS, Span, by
-from kquota_spark.reports.agreement.agreement_evidence import drops
+from kquota_spark.reports.agreement.agreement import GROUPS, by
+from kquota_spark.reports.agreement.agreement_evidence import cause_rows
 
 COMMANDS = {
     "agreement": (
@@ -36,7 +34,7 @@ def _find(asked: Asked) -> Found:
     """The agreement by group, and the likely causes of low agreement by broker."""
     group, span, limit = asked.own, asked.wanted.span, asked.limit
     found = by(asked.settings, group, span)
-    rows, causes = found.dicts(), [*_causes(asked.settings, span)]
+    rows, causes = found.dicts(), cause_rows(asked.settings, span)
     rest = more_text(limit is not None and len(rows) > limit)
     footer = f"{counted(len(rows), group)}{_delay(rows)}{rest}"
     return Found(
@@ -63,15 +61,6 @@ def _delay(rows: Sequence[Row]) -> str:
         return ""
     by_replay = f"{person_ms(replay_ms)} by replay, {_times(replay_ms, brokers_ms)}"
     return f"\ntotal delay in certain seconds: {person_ms(brokers_ms)} by brokers, {by_replay}"
-
-
-def _causes(settings: Settings, span: Span) -> Iterator[dict[str, Any]]:
-    for drop in drops(settings, span):
-        for one in drop.causes:
-            yield {
-                "cluster_id": drop.cluster_id, "broker_id": drop.broker_id, "cause": one.cause.value,
-                "evidence": one.evidence, "advice": one.advice,
-            }  # fmt: skip
 
 
 def _times(replay_ms: int, brokers_ms: int) -> str:

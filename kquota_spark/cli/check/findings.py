@@ -40,10 +40,6 @@ def _options(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def _kinds(options: argparse.Namespace) -> list[Kind]:
-    return [Kind(name) for name in options.kind] if options.kind else list(Kind)
-
-
 def _find(asked: Asked) -> Found:
     """Findings, the most severe first."""
     span, progress = asked.wanted.span, _progress(time.monotonic())
@@ -116,7 +112,8 @@ def _value_text(value: Any) -> str:
 
 
 QUESTION = Question(
-    command="findings", table=None, find=_find, options=_options, own=_kinds,
+    command="findings", table=None, find=_find, options=_options,
+    own=lambda options: [Kind(name) for name in options.kind or Kind],
     period=PeriodOptions(f"read nothing older: {TIME_FORMS}", "read nothing newer, and use the rules of that time"),
     flags=(Flag("--evidence", "also the rows behind each finding"),),
 )  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from kquota_spark.cli.options import add_form_option
@@ -13,8 +13,8 @@ from kquota_spark.cli.question import Asked, Found, Question
 from kquota_spark.cli.text.page import columns_of
 from kquota_spark.schema.columns import Table
 from kquota_spark.schema.figures import figure_of
+from kquota_spark.schema.sql_engines import STATEMENTS, statements_of
 from kquota_spark.schema.tables import TABLES
-from kquota_spark.store.reading import Tables
 
 COMMANDS = {
     "tables": (
@@ -26,24 +26,6 @@ COMMANDS = {
 }
 
 _COLUMNS = ("table", "column", "type", "is_partition", "about")
-_STATEMENTS = {
-    # Columns and comments are in the Delta log, so the statements need not repeat them.
-    "spark": (
-        "CREATE SCHEMA IF NOT EXISTS kquota;",
-        "CREATE TABLE IF NOT EXISTS kquota.{name} USING DELTA LOCATION '{where}';",
-    ),
-    "trino": (
-        "CREATE SCHEMA IF NOT EXISTS delta.kquota;",
-        (
-            "CALL delta.system.register_table(schema_name => 'kquota', table_name => '{name}', "
-            "table_location => '{where}');"
-        ),
-    ),
-    "duckdb": (
-        "INSTALL delta; LOAD delta; CREATE SCHEMA IF NOT EXISTS kquota;",
-        "CREATE OR REPLACE VIEW kquota.{name} AS SELECT * FROM delta_scan('{where}');",
-    ),
-}
 _FIELDS = re.compile(r"struct<.*?>")
 
 
@@ -51,7 +33,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
     names = [table.name for table in TABLES]
     parser.add_argument("name", nargs="?", choices=names, metavar="NAME", help=f"one of {', '.join(names)}")
     parser.add_argument(
-        "--sql", choices=tuple(_STATEMENTS), help="statements that make the tables known to a SQL engine"
+        "--sql", choices=tuple(STATEMENTS), help="statements that make the tables known to a SQL engine"
     )
 
 
@@ -66,7 +48,8 @@ def _find(asked: Asked) -> Found:
     """The declaration of all tables, or of one; with --sql the statements."""
     tables = [table for table in TABLES if asked.own.name in (None, table.name)]
     if asked.own.engine is not None:
-        statements = list(_statements(asked.own.engine, asked.tables, tables))
+        places = {table.name: asked.tables.location(table.name) for table in tables}
+        statements = list(statements_of(asked.own.engine, places))
         return Found(("statement",), [{"statement": one} for one in statements], text="\n".join(statements))
     described = "\n\n".join(_described(table, columns_of()) for table in tables)
     return Found(_COLUMNS, _rows(tables), text=described)
@@ -84,18 +67,6 @@ def _rows(tables: Sequence[Table]) -> list[dict[str, object]]:
         for table in tables
         for column in table.columns
     ]
-
-
-def _statements(engine: str, found: Tables, tables: Sequence[Table]) -> Iterator[str]:
-    """SQL statements to run once in the engine; a comment replaces a table that the job has not written yet."""
-    before, statement = _STATEMENTS[engine]
-    yield before
-    for table in tables:
-        where = found.location(table.name)
-        if where is None:
-            yield f"-- {table.name}: not there yet"
-        else:
-            yield statement.format(name=table.name, where=where.replace("'", "''"))
 
 
 def _described(table: Table, columns: int) -> str:

@@ -8,13 +8,7 @@ from dataclasses import asdict
 from difflib import get_close_matches
 from typing import Any
 
-from kquota_spark.cli.options import (
-    TIME_FORMS,
-    TYPES,
-    PeriodOptions,
-    bucket_text,
-    counted_text,
-)
+from kquota_spark.cli.options import TIME_FORMS, TYPES, PeriodOptions, bucket_text, counted_text
 from kquota_spark.cli.question import Asked, Flag, Found, Question, column
 from kquota_spark.cli.read import decisions, violations
 from kquota_spark.cli.text.render import Colour, Shown

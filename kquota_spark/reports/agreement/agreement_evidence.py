@@ -155,6 +155,25 @@ def drops(settings: Settings, span: Span) -> list[Drop]:
         return found
 
 
+def cause_rows(settings: Settings, span: Span) -> list[dict[str, Any]]:
+    """The likely causes of all drops, as plain rows.
+
+    Raises:
+        UserError: the tables or the settings cannot be used.
+    """
+    return [
+        {
+            "cluster_id": drop.cluster_id,
+            "broker_id": drop.broker_id,
+            "cause": one.cause.value,
+            "evidence": one.evidence,
+            "advice": one.advice,
+        }
+        for drop in drops(settings, span)
+        for one in drop.causes
+    ]
+
+
 def _of_lines(tables: Tables, place: tuple[str, int], span: Span) -> dict[str, Any]:
     during = _during(place, span)
     # Offsets and record times interleave, so gaps of the topic are counted in all of its rows, not only in the span.
