@@ -16,12 +16,12 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.formats.text.escape import entity_text
 from kquota_spark.formats.text.person_units import bucket_text as person_bucket
 from kquota_spark.formats.text.person_units import iso_time
+from kquota_spark.model.quotas.quota_types import TYPES
 from kquota_spark.model.quotas.rules import BEGINNING_MS, END_MS
 from kquota_spark.process.clock import now_ms
 from kquota_spark.store.reading import Result, Tables
 
 DEFAULT_CONFIG = Path("conf") / "kquota.yaml"
-TYPES = ("produce", "fetch", "request", "controller_mutation", "connection")
 TIME_FORMS = "30s, 10m, 2h, 1d ago, an ISO time in UTC, or epoch milliseconds"
 _TABLE_LIMIT = 50
 _AGO = re.compile(r"([0-9]+)\s*(s|m|min|h|d)(?:\s+ago)?")

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from kquota_spark.model.measure.sampled_rate import RateConfig
-from kquota_spark.model.quotas.quota_types import QuotaType
+from kquota_spark.model.quotas.quota_types import BANDWIDTH, QuotaType
 from kquota_spark.model.replay.decision import (
     Decision,
     GovernedSecond,
@@ -37,7 +37,6 @@ from kquota_spark.schema.columns import STATE_FORM
 from kquota_spark.schema.decision_columns import FROM_AGREEMENT, FROM_DECISION
 
 _named_config = cache(RateConfig.parse)
-_BANDWIDTH = (QuotaType.PRODUCE, QuotaType.FETCH)
 _pair = tuple.__new__  # three times as fast as the constructor
 _encoded, _decoded = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder().decode
 
@@ -258,7 +257,7 @@ class ShardJudge:
         self, manager: Manager, bucket: BucketTags, rows: list[_Row], buckets: _Buckets
     ) -> JudgedBucket:
         kept = buckets.get(bucket)
-        if kept is None and len(rows) == 1 and manager[2] in _BANDWIDTH:
+        if kept is None and len(rows) == 1 and manager[2] in BANDWIDTH:
             governed, name, known_through_ms = rows[0]
             config = self._configs.of(manager[2], name)
             first = judge_first(config, governed)

@@ -38,7 +38,7 @@ from kquota_spark.formats.text.escape import distinct_cuts, terminal_text, width
 from kquota_spark.formats.text.person_units import iso_time, person_name, type_text
 from kquota_spark.model.govern.govern import STATIC_DEFAULT_RULES
 from kquota_spark.model.measure.worked_example import Example, worked_example
-from kquota_spark.model.quotas.quota_types import QuotaType
+from kquota_spark.model.quotas.quota_types import COUNTED, Counted, QuotaType
 from kquota_spark.model.quotas.resolve import Bucket, Standing, Step
 from kquota_spark.store.reading import utc_text
 
@@ -56,11 +56,10 @@ COMMANDS = {
     ),
 }
 
-UNITS = {
-    QuotaType.PRODUCE: "bytes/s",
-    QuotaType.FETCH: "bytes/s",
-    QuotaType.REQUEST: "percent of a thread",
-    QuotaType.CONTROLLER_MUTATION: "mutations/s",
+_UNITS = {
+    Counted.BYTES: "bytes/s",
+    Counted.THREAD_TIME: "percent of a thread",
+    Counted.PARTITIONS: "mutations/s",
 }
 _TYPES = [quota_type.value for quota_type in QuotaType]
 _MOST_OVERRIDES = 2
@@ -219,7 +218,7 @@ def _row(answer: Answer) -> dict[str, Any]:
         "quota_type": answer.quota_type.value,
         "key": answer.quota_type.key.value,
         "limit": finite(answer.limit),
-        "unit": UNITS[answer.quota_type],
+        "unit": _UNITS[COUNTED[answer.quota_type]],
         "rule": governed.rule,
         "level": governed.level,
         "rule_version": governed.rule_version,

@@ -13,12 +13,11 @@ from typing import Annotated, Literal
 from kquota_spark.config.rules import AtLeast, Duration, Percent, PerSecond, Positive, PositiveDuration
 from kquota_spark.enforce.changes import Mode
 from kquota_spark.enforce.guard_settings import Exempt, GuardSettings
-from kquota_spark.model.quotas.quota_types import QuotaKey
+from kquota_spark.model.quotas.quota_types import BYTE_RATES, QuotaKey
 
 DAY_MS = 86_400_000
 _HOUR_MS = 3_600_000
 Period = Annotated[Duration, AtLeast(60_000, "1 min")]
-_BANDWIDTH = (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +27,7 @@ class Penalty:
     name: str
     kind: Literal["penalty"]
     mode: Mode = Mode.OBSERVE
-    keys: tuple[QuotaKey, ...] = _BANDWIDTH
+    keys: tuple[QuotaKey, ...] = BYTE_RATES
     within: Period = Duration(_HOUR_MS)
     episodes: Positive = 5
     """Minimum number of violations; or ..."""
@@ -85,7 +84,7 @@ class Lower:
     name: str
     kind: Literal["lower"]
     mode: Mode = Mode.OBSERVE
-    keys: tuple[QuotaKey, ...] = _BANDWIDTH
+    keys: tuple[QuotaKey, ...] = BYTE_RATES
     within: Period = Duration(7 * DAY_MS)
     unused_percent: Percent = 50.0
     """The highest rate of the whole period is below this percentage of the limit."""

@@ -22,13 +22,12 @@ from kquota_spark.errors import UserError
 from kquota_spark.formats.text.person_values import number_with_unit
 from kquota_spark.model.quotas.entities import DEFAULT, AnyEntity, Entity, IpEntity, Name
 from kquota_spark.model.quotas.ip_quotas import by_address
-from kquota_spark.model.quotas.quota_types import IP_QUOTA_KEY, AnyKey, QuotaKey, parse_key
+from kquota_spark.model.quotas.quota_types import BYTE_RATES, IP_QUOTA_KEY, AnyKey, QuotaKey, parse_key
 from kquota_spark.model.quotas.rules import BEGINNING_MS, END_MS, QuotaChange
 
 _MAX_BYTES = 16_000_000
 _WHOLE_TYPES = {
-    QuotaKey.PRODUCER_BYTE_RATE.value: ("bytes per second", 2**63),
-    QuotaKey.CONSUMER_BYTE_RATE.value: ("bytes per second", 2**63),
+    **{key.value: ("bytes per second", 2**63) for key in BYTE_RATES},
     IP_QUOTA_KEY: ("connections per second", 2**31 - 1),
 }
 """Types with whole numbers as values, with their units and largest values.

@@ -8,14 +8,13 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
-from kquota_spark.model.quotas.quota_types import AnyKey, IpQuotaKey, QuotaKey
+from kquota_spark.model.quotas.quota_types import BYTE_RATES, AnyKey, IpQuotaKey, QuotaKey
 
 _BYTES = {
     "B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
     "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40,
 }  # fmt: skip
 """Bytes of each unit. `kB` is 1,000 and `KiB` is 1,024; `KB` could mean both, so it is refused."""
-_BYTE_RATES = (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE)
 _MOST_CHARACTERS = 60
 """Maximum length of a value, characters: a longer one is a mistake, and slow to convert."""
 # The exponent has two digits at most: it bounds the integers that `Fraction` makes.
@@ -24,7 +23,7 @@ _OF_BYTES = re.compile(rf"{_NUMBER}(?P<unit>{'|'.join(_BYTES)})(?:/s)?")
 _OF_PERCENT = re.compile(rf"{_NUMBER}(?P<unit>%)")
 _OF_COUNTS = re.compile(rf"{_NUMBER}(?P<unit>/s)")
 _EXAMPLES: dict[AnyKey, str] = {
-    **dict.fromkeys(_BYTE_RATES, "2000000 or 2MB/s"),
+    **dict.fromkeys(BYTE_RATES, "2000000 or 2MB/s"),
     QuotaKey.REQUEST_PERCENTAGE: "200 or 200%",
     QuotaKey.CONTROLLER_MUTATION_RATE: "10 or 10/s",
     IpQuotaKey.CONNECTION_CREATION_RATE: "10 or 10/s",
@@ -44,7 +43,7 @@ def number_with_unit(key: AnyKey, text: str) -> float | None:
     Raises:
         ValueError: decimals that give no whole number of bytes per second. The text names what was expected.
     """
-    is_of_bytes = key in _BYTE_RATES
+    is_of_bytes = key in BYTE_RATES
     grammar = _OF_BYTES if is_of_bytes else _OF_PERCENT if key is QuotaKey.REQUEST_PERCENTAGE else _OF_COUNTS
     found = grammar.fullmatch(text) if len(text) <= _MOST_CHARACTERS else None
     if found is None:

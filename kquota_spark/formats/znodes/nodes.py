@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Never
 
 from kquota_spark.model.quotas.entities import AnyEntity, parse_entity
-from kquota_spark.model.quotas.quota_types import AnyKey, IpQuotaKey, QuotaKey
+from kquota_spark.model.quotas.quota_types import BYTE_RATES, AnyKey, IpQuotaKey, QuotaKey
 
 REQUIRED_ROOTS = ("users", "clients")
 """Nodes below /config, like all paths here; every Kafka creates them at its start."""
@@ -25,7 +25,7 @@ ROOTS = (*REQUIRED_ROOTS, "ips")
 _INTEGER = re.compile(r"[+-]?\d+")
 _DOUBLE = re.compile(r"[+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?)")
 _JAVA_BLANKS = "".join(map(chr, range(33)))
-INTEGER_KEYS = (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE)
+INTEGER_KEYS = BYTE_RATES
 """Keys with whole numbers of 64 bits as values; other keys have doubles."""
 
 

@@ -5,7 +5,9 @@ Source: Kafka's `QuotaConfig`, `ClientQuotaType`, `QuotaFactory`.
 
 from __future__ import annotations
 
-from enum import StrEnum
+from collections.abc import Mapping
+from enum import Enum, StrEnum
+from types import MappingProxyType
 
 IP_QUOTA_KEY = "connection_creation_rate"
 """The only key of ip entities, in connections per second (KIP-612)."""
@@ -65,5 +67,27 @@ class QuotaType(StrEnum):
 
 _KEYS = dict(zip(QuotaType, QuotaKey, strict=True))
 
-BANDWIDTH = (QuotaType.PRODUCE, QuotaType.FETCH)
+
+class Counted(Enum):
+    """What a quota type counts; it decides the unit of limits, rates and amounts."""
+
+    BYTES = "bytes"
+    THREAD_TIME = "time of handler threads"
+    PARTITIONS = "partitions"
+    CONNECTIONS = "connections"
+
+
+COUNTED: Mapping[str, Counted] = MappingProxyType({
+    QuotaType.PRODUCE: Counted.BYTES,
+    QuotaType.FETCH: Counted.BYTES,
+    QuotaType.REQUEST: Counted.THREAD_TIME,
+    QuotaType.CONTROLLER_MUTATION: Counted.PARTITIONS,
+    CONNECTION: Counted.CONNECTIONS,
+})  # fmt: skip
+"""What each quota type counts, by its name in tables."""
+TYPES = tuple(map(str, COUNTED))
+"""The names of all quota types in tables and options."""
+BANDWIDTH = tuple(quota_type for quota_type in QuotaType if COUNTED[quota_type] is Counted.BYTES)
 """Types with exact amounts in the request log: the replay judges these."""
+BYTE_RATES = tuple(quota_type.key for quota_type in BANDWIDTH)
+"""The keys of these types; their values are whole numbers."""

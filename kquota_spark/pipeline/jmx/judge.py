@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812
 
 from kquota_spark.model.measure.sampled_rate import RateConfig
-from kquota_spark.model.quotas.quota_types import CONNECTION, QuotaType
+from kquota_spark.model.quotas.quota_types import CONNECTION, COUNTED, TYPES, Counted, QuotaType
 from kquota_spark.pipeline.jmx.limits import with_limits
 from kquota_spark.pipeline.known import Limits
 from kquota_spark.schema.columns import Table
@@ -26,11 +26,10 @@ if TYPE_CHECKING:
 JMX = "jmx"
 MODEL_VARIANT = "broker's own rate (JMX)"
 _RATES = {
-    QuotaType.PRODUCE.value: "byte_rate",
-    QuotaType.FETCH.value: "byte_rate",
-    QuotaType.REQUEST.value: "request_time_percent",
-    QuotaType.CONTROLLER_MUTATION.value: "mutation_rate",
-    CONNECTION: "connection_rate",
+    Counted.BYTES: "byte_rate",
+    Counted.THREAD_TIME: "request_time_percent",
+    Counted.PARTITIONS: "mutation_rate",
+    Counted.CONNECTIONS: "connection_rate",
 }
 _KEPT = ("cluster_id", "event_date", "broker_id", "quota_type", "second", "rate_per_s", "source")
 """Columns that `usage` and `decisions` have in common."""
@@ -80,7 +79,7 @@ def to_jmx_decisions(samples: DataFrame, load: Callable[[], Limits], config: Rat
 
 def _only_rated(samples: DataFrame) -> DataFrame:
     """Samples with the rate of a bucket. Those of broker and listener have no quota that is audited."""
-    of_type = [F.when(F.col("quota_type") == name, F.col(column)) for name, column in _RATES.items()]
+    of_type = [F.when(F.col("quota_type") == name, F.col(_RATES[COUNTED[name]])) for name in TYPES]
     return (
         samples.transform(_only_of_buckets)
         .withColumns({"rate_per_s": F.coalesce(*of_type), "second": _second(F.col("sample_time_ms"))})

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Literal, NamedTuple
 
-from kquota_spark.model.quotas.quota_types import CONNECTION, QuotaType
+from kquota_spark.model.quotas.quota_types import COUNTED, Counted
 from kquota_spark.process.metrics import Family
 from kquota_spark.reports.exported.bucket_refresh import BucketKey, Counts
 from kquota_spark.reports.exported.shown_buckets import BucketSeries, ShownBuckets
@@ -43,12 +43,11 @@ class Unit:
     per_amount: float
 
 
-UNITS: Mapping[str, Unit] = {
-    QuotaType.PRODUCE: Unit("bytes_per_second", 1.0, "bytes", 1.0),
-    QuotaType.FETCH: Unit("bytes_per_second", 1.0, "bytes", 1.0),
-    QuotaType.REQUEST: Unit("threads", 0.01, "thread_seconds", 1e-6),
-    QuotaType.CONTROLLER_MUTATION: Unit("mutations_per_second", 1.0, "mutations", 1.0),
-    CONNECTION: Unit("connections_per_second", 1.0, "connections", 1.0),
+_UNITS: Mapping[Counted, Unit] = {
+    Counted.BYTES: Unit("bytes_per_second", 1.0, "bytes", 1.0),
+    Counted.THREAD_TIME: Unit("threads", 0.01, "thread_seconds", 1e-6),
+    Counted.PARTITIONS: Unit("mutations_per_second", 1.0, "mutations", 1.0),
+    Counted.CONNECTIONS: Unit("connections_per_second", 1.0, "connections", 1.0),
 }
 _WORDS = {
     "bytes_per_second": "bytes per second that produce or fetch",
@@ -161,7 +160,7 @@ def bucket_samples(
 
 
 def _gauges(key: BucketKey, one: BucketSeries, labels: Labels, newest_ms: int) -> Iterator[Sample]:
-    unit = UNITS[key.quota_type]
+    unit = _UNITS[COUNTED[key.quota_type]]
     yield f"bucket_rate_{unit.suffix}", labels, one.rate_per_s(newest_ms) * unit.per_rate
     yield "bucket_longest_throttle_seconds", labels, one.longest_throttle_ms(newest_ms) / 1_000
     used = one.quota_used_percent(newest_ms)
@@ -172,7 +171,7 @@ def _gauges(key: BucketKey, one: BucketSeries, labels: Labels, newest_ms: int) -
 
 
 def _counters(quota_type: str, counts: Counts, labels: Labels) -> Iterator[Sample]:
-    unit = UNITS[quota_type]
+    unit = _UNITS[COUNTED[quota_type]]
     yield f"bucket_{unit.amount}_total", labels, counts.amount * unit.per_amount
     yield "bucket_requests_total", labels, float(counts.requests)
     yield "bucket_throttled_requests_total", labels, float(counts.throttled_requests)

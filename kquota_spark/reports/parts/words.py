@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import astuple
 from datetime import UTC, datetime
 from urllib.parse import quote
@@ -18,6 +18,7 @@ from kquota_spark.formats.text.person_units import (
     rate_text,
 )
 from kquota_spark.model.quotas.entities import Default, IpEntity, parse_entity
+from kquota_spark.model.quotas.quota_types import COUNTED, Counted
 from kquota_spark.reports.parts.page_parts import Cell, Column, Tone
 from kquota_spark.reports.scope.shared_rows import (
     OBJECTIVE_PERCENT,
@@ -28,13 +29,12 @@ from kquota_spark.reports.scope.shared_rows import (
 )
 from kquota_spark.reports.timeline.top_buckets import LIMIT_PERCENT, NEAR_PERCENT
 
-_UNITS = {
-    "produce": "bytes",
-    "fetch": "bytes",
-    "request": "µs of threads",
-    "controller_mutation": "partitions",
+_UNITS: Mapping[Counted | None, str] = {
+    Counted.BYTES: "bytes",
+    Counted.THREAD_TIME: "µs of threads",
+    Counted.PARTITIONS: "partitions",
 }
-_RATE_UNITS = {"produce": "bytes/s", "fetch": "bytes/s", "request": "% of a thread"}
+_RATE_UNITS: Mapping[Counted | None, str] = {Counted.BYTES: "bytes/s", Counted.THREAD_TIME: "% of a thread"}
 _DAY_MS, _HOUR_MS, _MINUTE_MS = 86_400_000, 3_600_000, 60_000
 TYPE_WORDS = {
     "produce": "produce",
@@ -205,12 +205,16 @@ def rate_cell(quota_type: str, rate: float | None, none: str = "none") -> Cell:
     shown = finite(rate)
     if shown is None:
         return Cell(none)
-    return Cell(rate_text(quota_type, shown), exact=f"{shown:,.3f} {_RATE_UNITS.get(quota_type, '/s')}")
+    return Cell(
+        rate_text(quota_type, shown), exact=f"{shown:,.3f} {_RATE_UNITS.get(COUNTED.get(quota_type), '/s')}"
+    )
 
 
 def amount_cell(quota_type: str, amount: int) -> Cell:
     """An amount in its unit, exact in the title."""
-    return Cell(amount_text(quota_type, amount), exact=f"{amount:,} {_UNITS.get(quota_type, '')}".strip())
+    return Cell(
+        amount_text(quota_type, amount), exact=f"{amount:,} {_UNITS.get(COUNTED.get(quota_type), '')}".strip()
+    )
 
 
 def throttles_cell(delay_ms: int | None) -> Cell:

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
+from kquota_spark.model.quotas.quota_types import IpQuotaKey, QuotaKey
 from kquota_spark.reports.scope.period import Period
 from kquota_spark.reports.scope.shared_rows import BucketName
 from kquota_spark.reports.scope.timeline_slots import SLOT_LENGTHS_S
@@ -127,14 +128,13 @@ _OF_CLUSTER = """
 select coalesce(bool_or(usage.second < make_timestamptz(?)), false),
        epoch_ms(max(usage.second)) from usage where cluster_id = ?
 """
-_IS_LIMITED = """
+_IS_LIMITED = f"""
 select exists(
   select 1 from rules where cluster_id = ?
     and coalesce(valid_from < make_timestamptz(?), true) and coalesce(valid_to > make_timestamptz(?), true)
-    and coalesce(producer_byte_rate, consumer_byte_rate, request_percentage, controller_mutation_rate,
-                 connection_creation_rate) is not null
+    and coalesce({", ".join((*QuotaKey, *IpQuotaKey))}) is not null
 ) or exists(select 1 from places where least_limit_per_s is not null)
-"""
+"""  # noqa: S608 - keys of Kafka
 _CLUSTERS = """
 select distinct cluster_id from usage where cluster_id <> ? and usage.second >= make_timestamptz(?)
   and usage.second < make_timestamptz(?) order by 1
