@@ -153,6 +153,8 @@ def _entity_problem(entity: AnyEntity, values: Mapping[AnyKey, float]) -> str | 
     if entity.level != _NAMED_USER_LEVEL or not isinstance(entity, Entity):
         return "a KafkaUser has quotas of one named user only"
     for key, value in values.items():
+        if key not in _FIELDS:
+            return f"{key.value}: a KafkaUser has no such quota"
         if key != QuotaKey.CONTROLLER_MUTATION_RATE and (value != int(value) or value > _LARGEST_INT):
             return (
                 f"{key.value} {number_text(value)}: a KafkaUser takes whole numbers up to {_LARGEST_INT} only"
