@@ -160,9 +160,9 @@ def _quiet_columns(rows: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
     """The columns that are not 0, for seconds in which nothing was throttled."""
     (
         cluster_id, broker_id, quota_type, user, client_id, tags,
-        second_ms, stretches, rate, amount, requests, near_limit, users, client_ids, is_behind, model_variant,
+        second_ms, governed, rate, amount, requests, near_limit, users, client_ids, is_behind, model_variant,
     ) = zip(*rows, strict=True)  # fmt: skip
-    _, _, _, governing, level, rule, rule_version, _ = zip(*stretches, strict=True)
+    _, _, _, governing, level, rule, rule_version, _ = zip(*governed, strict=True)
     limits = [each[0] for each in governing]
     counts = pa.array(requests, pa.int64())
     return {
