@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-FROM_DECISION = (
-    "level", "rule", "rule_version", "limit_per_s", "rate_per_s", "rate_at_most_per_s", "quota_used_percent", "amount",
-    "requests", "throttle_ms", "observed_throttle_ms", "throttled_requests", "observed_throttled_requests",
-    "total_throttle_ms", "late", "users", "client_ids", "observed_total_throttle_ms",
-    "unsized_requests",
-)  # fmt: skip
+from dataclasses import fields
+
+from kquota_spark.model.replay.decision import Decision
+from kquota_spark.schema.tables import DECISIONS
+
+FROM_DECISION = tuple(field.name for field in fields(Decision) if field.name in DECISIONS.names)
 """Columns that are attributes of the decision."""
 FROM_AGREEMENT = {
     "requests_judged": "requests_judged",
