@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import time
 from collections.abc import Callable
 
 from kquota_spark.formats.text.escape import terminal_text
@@ -26,6 +27,17 @@ def notice_with_time(text: str) -> None:
 def notices_of(command: str) -> Callable[[str], None]:
     """A function that prints a line after the command's name, with control characters escaped."""
     return lambda text: notice(f"{command}: {terminal_text(text)}")
+
+
+def late_notice(after_s: float) -> Callable[[str], None]:
+    """A function that prints a line, but only from `after_s` seconds on: for the steps of a program that is slow."""
+    begun_s = time.monotonic()
+
+    def notice_if_late(text: str) -> None:
+        if time.monotonic() - begun_s > after_s:
+            notice(text)
+
+    return notice_if_late
 
 
 def without_debug(name: str) -> None:

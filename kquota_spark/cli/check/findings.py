@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from kquota_spark.cli.options import TIME_FORMS, PeriodOptions, counted
@@ -16,6 +14,7 @@ from kquota_spark.cli.text.render import Row
 from kquota_spark.findings.findings import Evidence, Finding, Kind
 from kquota_spark.formats.text.escape import terminal_text
 from kquota_spark.formats.text.person_units import iso_time
+from kquota_spark.process.notices import late_notice
 from kquota_spark.reports.clients.findings import findings
 
 COMMANDS = {
@@ -42,9 +41,13 @@ def _options(parser: argparse.ArgumentParser) -> None:
 
 def _find(asked: Asked) -> Found:
     """Findings, the most severe first."""
-    span, progress = asked.wanted.span, _progress(time.monotonic())
+    span, progress = asked.wanted.span, late_notice(_PATIENCE_S)
     found = findings(
-        asked.settings, kinds=asked.own, since_ms=span.from_ms, until_ms=span.to_ms, progress=progress
+        asked.settings,
+        kinds=asked.own,
+        since_ms=span.from_ms,
+        until_ms=span.to_ms,
+        progress=lambda what: progress(f"looking at {what}"),
     )
     shown, has_evidence = found[: asked.limit], bool(asked.flags)
     return Found(
@@ -52,16 +55,6 @@ def _find(asked: Asked) -> Found:
         [_row(finding) for finding in shown],
         page=lambda page: _print(page, shown, len(found), has_evidence=has_evidence),
     )
-
-
-def _progress(started_s: float) -> Callable[[str], None]:
-    """A callback that prints the current step on standard error, once the command takes longer than a second."""
-
-    def say(at_what: str) -> None:
-        if time.monotonic() - started_s > _PATIENCE_S:
-            print(f"looking at {at_what}", file=sys.stderr)
-
-    return say
 
 
 def _row(finding: Finding) -> Row:
