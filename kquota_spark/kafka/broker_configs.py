@@ -28,9 +28,15 @@ _WHAT = "broker settings"
 class BrokerConfigs(Polling):
     """The rows of one cluster in `broker_configs`, and the thread that keeps them up to date."""
 
-    def __init__(self, settings: Settings, clock_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        clock_ms: Callable[[], int],
+        asked: Callable[[Settings], list[BrokerConfig]] | None = None,
+    ) -> None:
         self._settings = settings
         self._clock_ms = clock_ms
+        self._asked = asked or asked_brokers
         self._reported: set[str] = set()
         self._answered: dict[int | None, dt.datetime] = {}
         """When each broker last answered; `broker_configs` does not record an answer that is the same as before."""
@@ -46,7 +52,7 @@ class BrokerConfigs(Polling):
         """
         try:
             with answer_errors():
-                found = asked_brokers(self._settings)
+                found = self._asked(self._settings)
         except UserError as error:
             return self._not_asked(str(error))
         silent = [config.broker_id for config in found if config.quota_window_num is None]

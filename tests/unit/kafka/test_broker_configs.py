@@ -104,14 +104,11 @@ def test_a_static_default_that_the_settings_do_not_know_is_a_warning() -> None:
     assert (check.status, check.evidence[-26:]) == (Status.WARN, ", quota.producer.default 9")
 
 
-def test_each_change_of_a_broker_is_a_row_and_one_that_is_away_keeps_its_last(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_change_of_a_broker_is_a_row_and_one_that_is_away_keeps_its_last(tmp_path: Path) -> None:
     answers: list[list[BrokerConfig]] = []
-    monkeypatch.setattr("kquota_spark.kafka.broker_configs.asked_brokers", lambda _: answers.pop(0))
     settings = Settings(cluster_id="it's one", tables=str(tmp_path))
     clock = iter(range(1_000, 9_000, 1_000))
-    brokers = BrokerConfigs(settings, lambda: next(clock))
+    brokers = BrokerConfigs(settings, lambda: next(clock), lambda _: answers.pop(0))
     two, other = BrokerConfig(2, "3.7", IBP, "kraft", 11, 1), BrokerConfig(1, "3.9", IBP, "kraft", 7, 2)
     answers += [[TELLS_5, two], [TELLS_5], [other]]
     for _ in range(3):
@@ -123,14 +120,11 @@ def test_each_change_of_a_broker_is_a_row_and_one_that_is_away_keeps_its_last(
     assert sorted(stored_configs(settings), key=lambda config: config.broker_id or 0) == [other, two]
 
 
-def test_other_settings_hold_since_the_restart_of_which_the_log_tells(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_settings_hold_since_the_restart_of_which_the_log_tells(tmp_path: Path) -> None:
     answers = [[TELLS_5], [BrokerConfig(1, "4.1", IBP, "kraft", 30, 1)], [TELLS_5]]
-    monkeypatch.setattr("kquota_spark.kafka.broker_configs.asked_brokers", lambda _: answers.pop(0))
     settings = Settings(cluster_id="demo", tables=str(tmp_path))
     clock = iter((1_000, 9_000, 12_000))
-    brokers = BrokerConfigs(settings, lambda: next(clock))
+    brokers = BrokerConfigs(settings, lambda: next(clock), lambda _: answers.pop(0))
     brokers.ask()
     create_tables(settings)
     gap = {"cluster_id": "demo", "broker_id": 1, "from_time": at(2_000), "reason": BROKER_RESTART}
@@ -151,16 +145,15 @@ def test_other_settings_hold_since_the_restart_of_which_the_log_tells(
 
 
 def test_a_restart_after_which_a_broker_told_the_old_settings_did_not_bring_the_new_ones(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
     tells_30 = BrokerConfig(1, "4.1", IBP, "kraft", 30, 1)
     answers = [[TELLS_5], [TELLS_5], [tells_30], [TELLS_5], [tells_30]]
-    monkeypatch.setattr("kquota_spark.kafka.broker_configs.asked_brokers", lambda _: answers.pop(0))
     settings = Settings(cluster_id="demo", tables=str(tmp_path))
     create_tables(settings)
     gap = {"cluster_id": "demo", "broker_id": 1, "from_time": at(2_000), "reason": BROKER_RESTART}
     clock = iter((1_000, 4_000, 9_000, 12_000, 15_000))
-    brokers = BrokerConfigs(settings, lambda: next(clock))
+    brokers = BrokerConfigs(settings, lambda: next(clock), lambda _: answers.pop(0))
     brokers.ask()
     write_table(tmp_path, "log_gaps", {**gap, "to_time": at(3_000)})
     brokers.ask()  # at 4,000 it told the same as at 1,000
@@ -169,7 +162,7 @@ def test_a_restart_after_which_a_broker_told_the_old_settings_did_not_bring_the_
     assert periods_of(tmp_path) == periods
     # Another driver does not know what the broker told before it came: at 10,500 perhaps 30.
     write_table(tmp_path, "log_gaps", {**gap, "to_time": at(10_000)})
-    anew = BrokerConfigs(settings, lambda: next(clock))
+    anew = BrokerConfigs(settings, lambda: next(clock), lambda _: answers.pop(0))
     anew.ask()
     periods = [(None, 9_000, 5), (9_000, 12_000, 30), (12_000, None, 5)]
     assert periods_of(tmp_path) == periods
@@ -189,15 +182,12 @@ def at(time_ms: int) -> dt.datetime:
     return dt.datetime.fromtimestamp(time_ms / 1_000, dt.UTC)
 
 
-def test_brokers_that_cannot_be_asked_are_a_warning_and_the_settings_are_recorded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_brokers_that_cannot_be_asked_are_a_warning_and_the_settings_are_recorded(tmp_path: Path) -> None:
     def refused(_: Settings) -> list[BrokerConfig]:
         raise ConnectionRefusedError
 
-    monkeypatch.setattr("kquota_spark.kafka.broker_configs.asked_brokers", refused)
     settings = Settings(tables=str(tmp_path))
-    [finding] = BrokerConfigs(settings, lambda: 1_000).ask()
+    [finding] = BrokerConfigs(settings, lambda: 1_000, refused).ask()
     assert finding.evidence == "the brokers of kafka could not be asked (ConnectionRefusedError)"
     assert finding.advice.startswith("11 windows of 1 s and version 3.9 of the settings are used for all;")
     [row] = read_rows(tmp_path)
