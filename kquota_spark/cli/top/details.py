@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kquota_spark.cli.options import bucket_text, rule_text, spans_days
-from kquota_spark.cli.read.timeline import print_chart
+from kquota_spark.cli.read.timeline_page import print_chart
 from kquota_spark.cli.text.columns import column
 from kquota_spark.cli.text.page import Tone
 from kquota_spark.cli.text.render import Report, Row, Shown, layout_of
