@@ -6,7 +6,7 @@ import pytest
 
 from kquota_spark.cli.text.columns import column
 from kquota_spark.schema.tables import TABLES
-from kquota_spark.schema.units import Unit, unit_of
+from kquota_spark.schema.units import HEADINGS, Unit, unit_of
 
 
 @pytest.mark.parametrize(
@@ -47,13 +47,24 @@ def test_only_quotas_and_what_jmx_reports_are_fractions_without_a_unit() -> None
     }  # fmt: skip
 
 
+def test_every_heading_is_of_a_column_with_a_unit() -> None:
+    assert [name for name in HEADINGS if unit_of(name) in (None, Unit.TIME)] == []
+
+
+def test_a_column_has_the_heading_of_its_name_and_what_is_explained_about_it() -> None:
+    found = column("delay_ms", about="by brokers")
+    assert (found.title, found.note) == ("total delay", "total delay: by brokers")
+    other = column("mean_rate_per_s", "10 s mean")
+    assert (other.title, other.note) == ("10 s mean", "")
+
+
 def test_a_column_prints_in_the_unit_of_its_name() -> None:
     row = {
         "quota_type": "controller_mutation", "limit_per_s": 5.0, "quota_used_percent": None, "delay_ms": 2_029,
-        "requests": 2_564, "amount": 12, "broker_id": -1,
+        "requests": 2_564, "amount": 12, "broker_id": -1, "charged_bytes": 1_234_000, "user": "",
     }  # fmt: skip
     assert [column(name, name).text(row) for name in row] == [
-        "mutation", "5/s", "-", "2.03 s", "2,564", "12", "ctl"
+        "mutation", "5/s", "-", "2.03 s", "2,564", "12", "ctl", "1.2 MB", '""'
     ]  # fmt: skip
     assert column("limit_per_s", "limit", quota_type="produce").text({"limit_per_s": 300_000.0}) == "300 kB/s"
     for name in ("rule", "second"):
