@@ -9,33 +9,20 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from kquota_spark.cli.exit_codes import DONE, REFUSED
 from kquota_spark.cli.filters import Filter, bucket_conditions
-from kquota_spark.cli.options import (
-    TIME_FORMS,
-    Since,
-    add_bucket_options,
-    add_form_option,
-    add_time_option,
-    counted,
-)
+from kquota_spark.cli.options import TIME_FORMS, Since, add_bucket_options, add_form_option, add_time_option
 from kquota_spark.cli.question import Asked, Found, Question
-from kquota_spark.cli.text.page import Page, Tone
+from kquota_spark.cli.read.evidence_page import Notes, chain_value, print_chain, print_verified
 from kquota_spark.cli.text.render import print_answer
 from kquota_spark.config.owners_file import owners_of
 from kquota_spark.errors import UserError
-from kquota_spark.formats.text.escape import terminal_text
 from kquota_spark.model.owners import UNOWNED_NAME, Owners
 from kquota_spark.schema.figures import figure_of
 from kquota_spark.schema.tables import DECISIONS
 from kquota_spark.store.reading import utc_text
-
-if TYPE_CHECKING:
-    from kquota_spark.evidence.bundle import Proof
-    from kquota_spark.evidence.chain import Chain
-    from kquota_spark.evidence.verification import Verified
 
 COMMANDS = {
     "evidence": (
@@ -52,7 +39,6 @@ CODES = {
 }
 
 _DAY_MS = 86_400_000
-_INDENT = 10
 _CHOSEN = """
 select {names}, epoch_ms(decisions.second) as second_ms from decisions{where}
 order by decisions.second desc, greatest(coalesce(throttle_ms, 0), coalesce(observed_throttle_ms, 0)) desc,
@@ -123,10 +109,10 @@ def _find(asked: Asked) -> Found:
     return Found(
         tuple(shown),
         [shown],
-        page=lambda page: _print(page, proof, chain, _Notes(owner, note, others, file)),
+        page=lambda page: print_chain(page, proof, chain, Notes(owner, note, others, file)),
         times=frozenset(("second",)),
         envelope={
-            "chain": _chain_value(chain),
+            "chain": chain_value(chain),
             "rebuilt": {"is_equal": proof.is_equal, "differing": proof.differing, "is_warm": case.is_warm},
             "lines": note,
             "bundle": None if file is None else str(file),
@@ -192,75 +178,6 @@ def _is_own(wanted: Filter, owners: Owners | None, second_ms: int) -> Callable[[
     )
 
 
-class _Notes(NamedTuple):
-    """Further lines of the page."""
-
-    owner: str | None
-    lines: str
-    others: int
-    bundle: Path | None
-
-
-def _print(page: Page, proof: Proof, chain: Chain, notes: _Notes) -> None:
-    from kquota_spark.evidence.chain import chain_text, title_of
-
-    page.paragraph("", title_of(chain.row), Tone.TITLE, indent=0)
-    for label, text in chain_text(chain):
-        page.paragraph(label, text, indent=_INDENT)
-    if notes.owner:
-        page.paragraph("owner", terminal_text(notes.owner), indent=_INDENT)
-    page.paragraph("lines", notes.lines, indent=_INDENT)
-    if proof.is_equal:
-        page.paragraph(
-            "rebuilt", "equal to the decision in the tables, byte for byte", Tone.GOOD, indent=_INDENT
-        )
-    else:
-        behind = (
-            ", which was judged before its quotas were known" if proof.case.row["is_rules_behind"] else ""
-        )
-        differing = ", ".join(proof.differing)
-        page.paragraph(
-            "rebuilt",
-            f"differs from the decision in the tables{behind}: {differing}",
-            Tone.OVER,
-            indent=_INDENT,
-        )
-    if notes.others:
-        text = f"{counted(notes.others, 'other decision')} of this second: --type and --broker choose"
-        page.paragraph("note", text, Tone.FAINT, indent=_INDENT)
-    if notes.bundle is not None:
-        text = terminal_text(f"{notes.bundle}; kquota evidence --verify {notes.bundle} checks it")
-        page.paragraph("bundle", text, indent=_INDENT)
-
-
-def _chain_value(chain: Chain) -> dict[str, Any]:
-    """The chain for JSON."""
-    line, verdict = chain.line, chain.verdict
-    names = (
-        "topic",
-        "partition",
-        "kafka_offset",
-        "user",
-        "client_id",
-        "api_name",
-        "correlation_id",
-        "record_time_ms",
-    )
-    return {
-        "line": {name: line[name] for name in names},
-        "amount": verdict.point.amount,
-        "samples": [sample._asdict() for sample in chain.samples],
-        "total": chain.total,
-        "window_ms": verdict.window_ms,
-        "rate_per_s": verdict.rate_per_s,
-        "limit_per_s": verdict.governing.limit_per_s,
-        "throttle_ms": verdict.point.observed_throttle_ms,
-        "throttle_by_replay_ms": verdict.throttle_ms,
-        "outcome": verdict.outcome.value,
-        "cause": None if verdict.cause is None else verdict.cause.value,
-    }
-
-
 def _run(options: argparse.Namespace) -> int:
     """Explain a decision, or verify a bundle."""
     if options.verify is None:
@@ -276,7 +193,7 @@ def _run(options: argparse.Namespace) -> int:
 
     found = verify(options.verify)
     if options.output == "table":
-        _print_verified(options.verify, found)
+        print_verified(options.verify, found)
     else:
         false = found.false_link
         answer = {
@@ -289,29 +206,6 @@ def _run(options: argparse.Namespace) -> int:
         }
         print_answer("kquota evidence", answer, "json" if options.output == "csv" else options.output)
     return DONE if found.false_link is None else REFUSED
-
-
-def _print_verified(path: Path, found: Verified) -> None:
-    page = Page()
-    false = found.false_link
-    name = terminal_text(str(path))
-    if false is not None:
-        page.paragraph("", f"{name} is false: its first false link is {false.name}", Tone.OVER, indent=0)
-        page.paragraph(false.name, terminal_text(false.problem), indent=_INDENT)
-        return
-    for line in found.text.splitlines():
-        page.line(terminal_text(line))
-    links = ", ".join(link.name for link in found.links)
-    page.paragraph("verified", f"{name} is true; checked: {links}", Tone.GOOD, indent=_INDENT)
-    page.paragraph("by", terminal_text(_versions(found)), indent=_INDENT)
-
-
-def _versions(found: Verified) -> str:
-    manifest = found.manifest
-    return (
-        f"kquota-spark {manifest['kquota_spark']}, schema {manifest['schema']}, ring {manifest['ring']}; "
-        f"{counted(manifest['masked_names'], 'name')} of others masked"
-    )
 
 
 QUESTION = Question(
