@@ -95,10 +95,13 @@ def bucket_conditions(wanted: Filter) -> Conditions:
     return _with_equal(conditions, broker_id=wanted.broker, quota_type=wanted.type)
 
 
-def client_conditions(wanted: Filter) -> Conditions:
-    """Conditions on a table of clients."""
+def client_conditions(wanted: Filter, time: str = "") -> Conditions:
+    """Conditions on a table of clients; `time` is SQL of the time of a row, a timestamp, or empty for all times."""
     given = {"user": wanted.user, "client_id": wanted.client}
-    return _with_equal(Conditions(), **given, broker_id=wanted.broker, quota_type=wanted.type)
+    found = _with_equal(Conditions(), **given, broker_id=wanted.broker, quota_type=wanted.type)
+    if time:
+        add_period(found, wanted, time)
+    return found
 
 
 def _with_equal(conditions: Conditions, **values: object) -> Conditions:

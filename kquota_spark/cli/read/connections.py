@@ -9,7 +9,7 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import replace
 
-from kquota_spark.cli.filters import add_period, client_conditions
+from kquota_spark.cli.filters import client_conditions
 from kquota_spark.cli.options import TIME_FORMS, PeriodOptions, Since, counted, limited, spans_days
 from kquota_spark.cli.question import Asked, Found, Question, column, own_column
 from kquota_spark.cli.text.render import Row, Shown
@@ -27,6 +27,7 @@ COMMANDS = {
 }
 
 _DAY_MS = 86_400_000
+_WITHOUT = "without requests that have no row of their own (tables.requests)"
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
@@ -41,22 +42,19 @@ def _find(asked: Asked) -> Found:
         end_ms = newest_ms + 1 if wanted.until is None else wanted.until.time_ms
         wanted = replace(wanted, since=Since("", end_ms - _DAY_MS))
         asked.tables.open(REQUESTS.name, end_ms - _DAY_MS)
-    where = client_conditions(wanted)
-    add_period(where, wanted, TIME)
+    where = client_conditions(wanted, TIME)
     found, has_more = limited(asked.tables, connections_sql(where.parts), where.values, asked.limit)
     rows = found.dicts()
     ends = [{"ms": rows[0][name]} for name in ("from_ms", "to_ms")] if rows else []
     with_day = spans_days(ends, "ms")
-    times = (
-        own_column("first seen", lambda row: clock_time(row["first_ms"], with_day=with_day), rank=6),
-        own_column("last seen", lambda row: clock_time(row["last_ms"], with_day=with_day), rank=5),
-    )
+    first = own_column("first seen", lambda row: clock_time(row["first_ms"], with_day=with_day), rank=6)
+    last = own_column("last seen", lambda row: clock_time(row["last_ms"], with_day=with_day), rank=5)
     before = "" if wanted.until is None else f" before {utc_text(wanted.until.time_ms)}"
     footer = _footer(rows, requests_without_row(asked.tables), has_more=has_more) if rows else ""
     return Found(
         found.columns[: -len(OF_ALL)],
         rows,
-        (*_SHOWN, *times),
+        (*_SHOWN, first, last),
         footer,
         when_empty=before and f"no connections with requests{before}",
         times=frozenset(("first_ms", "last_ms")),
@@ -69,9 +67,7 @@ def _footer(rows: Sequence[Row], without: int, *, has_more: bool) -> str:
     span_ms, delay_ms = of_all["to_ms"] - of_all["from_ms"], of_all["delay_of_all_ms"]
     during = f"{person_span(span_ms)} from {utc_text(of_all['from_ms'])}"
     why = "\nmore delay than time: several connections wait at once" if delay_ms > span_ms else ""
-    rest = (
-        f"\nwithout requests that have no row of their own (tables.requests): {without:,}" if without else ""
-    )
+    rest = f"\n{_WITHOUT}: {without:,}" if without else ""
     total = f"{counted(of_all['of_all'], 'connection')}{more}; total delay {person_ms(delay_ms)}"
     return f"{total} in {during}{why}{rest}"
 

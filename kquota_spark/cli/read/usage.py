@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from kquota_spark.cli.filters import Conditions, Filter, add_period, client_conditions
+from kquota_spark.cli.filters import Conditions, add_period, client_conditions
 from kquota_spark.cli.options import Since, counted, footer_text, limited, more_text, with_source
 from kquota_spark.cli.question import Asked, Flag, Found, Question, column, moment
 from kquota_spark.cli.text.render import Row, Shown
@@ -25,6 +25,8 @@ COMMANDS = {
 
 _REQUESTS = column("requests", rank=9)
 _DELAY = column("delay_ms", about="by brokers")
+_MEAN = column("mean_rate_per_s", rank=7, about="over all of that time")
+_PEAK = column("peak_rate_per_s", rank=6, about="highest second")
 
 
 def _find(asked: Asked) -> Found:
@@ -43,7 +45,7 @@ def _find(asked: Asked) -> Found:
 
 
 def _by_second(asked: Asked) -> Found:
-    where = _where(asked.wanted)
+    where = client_conditions(asked.wanted, SECOND)
     sql = by_second_sql(asked.tables, where.parts, is_throttled=asked.wanted.is_throttled)
     found, has_more = limited(asked.tables, sql, where.values, asked.limit)
     rows = found.dicts()
@@ -54,31 +56,17 @@ def _by_second(asked: Asked) -> Found:
 
 
 def _totals(asked: Asked, note: str = "") -> Found:
-    where, during = _where(asked.wanted), Conditions()
-    add_period(during, asked.wanted, SECOND)
-    from_ms, to_ms = span_of(asked.tables, during.sql, during.values)
+    where, period = client_conditions(asked.wanted, SECOND), Conditions()
+    add_period(period, asked.wanted, SECOND)
+    from_ms, to_ms = span_of(asked.tables, period.sql, period.values)
     sql = totals_sql(asked.tables, where.parts, is_throttled=asked.wanted.is_throttled)
     found, has_more = limited(asked.tables, sql, [max(to_ms - from_ms, 1), *where.values], asked.limit)
     rows = found.dicts()
-    shown = (
-        *_WHO,
-        Shown("amount", _amount),
-        _REQUESTS,
-        column("mean_rate_per_s", rank=7, about="over all of that time"),
-        column("peak_rate_per_s", rank=6, about="highest second"),
-        _DELAY,
-    )
-    footer = (
-        f"{counted(len(rows), 'client')}, most bytes first{more_text(has_more)}\n{person_span(to_ms - from_ms)} from "
-        f"{utc_text(from_ms)}{note}{_share_note(rows)}"
-    )
+    shown = (*_WHO, Shown("amount", _amount), _REQUESTS, _MEAN, _PEAK, _DELAY)
+    during = f"{person_span(to_ms - from_ms)} from {utc_text(from_ms)}{note}"
+    count = f"{counted(len(rows), 'client')}, most bytes first{more_text(has_more)}"
+    footer = f"{count}\n{during}{_share_note(rows)}"
     return Found(found.columns, rows, with_source(rows, shown), footer, wanted=asked.wanted)
-
-
-def _where(wanted: Filter) -> Conditions:
-    where = client_conditions(wanted)
-    add_period(where, wanted, SECOND)
-    return where
 
 
 def _named(row: Row, column: str) -> str:
