@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
-from collections.abc import Iterator, Sequence
-from typing import Any
 
-from kquota_spark.cli.options import TIME_FORMS, PeriodOptions, counted
+from kquota_spark.cli.check.findings_page import plain_evidence, print_findings
+from kquota_spark.cli.options import TIME_FORMS, PeriodOptions
 from kquota_spark.cli.question import Asked, Flag, Found, Question
-from kquota_spark.cli.text.page import Page
 from kquota_spark.cli.text.render import Row
-from kquota_spark.findings.findings import Evidence, Finding, Kind
-from kquota_spark.formats.text.escape import terminal_text
-from kquota_spark.formats.text.person_units import iso_time
+from kquota_spark.findings.findings import Finding, Kind
 from kquota_spark.process.notices import late_notice
 from kquota_spark.reports.clients.findings import findings
 
@@ -27,8 +22,6 @@ COMMANDS = {
 }
 
 _COLUMNS = ("kind", "severity", "subject", "finding", "advice")
-_MOST_ROWS = 10
-_INDENT = 4
 _PATIENCE_S = 1.0
 
 
@@ -53,7 +46,7 @@ def _find(asked: Asked) -> Found:
     return Found(
         (*_COLUMNS, "evidence") if has_evidence else _COLUMNS,
         [_row(finding) for finding in shown],
-        page=lambda page: _print(page, shown, len(found), has_evidence=has_evidence),
+        page=lambda page: print_findings(page, shown, len(found), has_evidence=has_evidence),
     )
 
 
@@ -64,44 +57,8 @@ def _row(finding: Finding) -> Row:
         "subject": finding.subject,
         "finding": finding.sentence,
         "advice": finding.advice,
-        "evidence": [_plain(row) for row in finding.evidence],
+        "evidence": [plain_evidence(row) for row in finding.evidence],
     }
-
-
-def _plain(row: Evidence) -> dict[str, Any]:
-    """A row of evidence with its times in ISO 8601."""
-    plain: dict[str, Any] = {}
-    for name, value in row.items():
-        if name in ("time_ms", "first_ms", "last_ms"):
-            plain[name.removesuffix("_ms")] = None if value is None else iso_time(int(value))
-        else:
-            plain[name] = value
-    return plain
-
-
-def _print(page: Page, shown: Sequence[Finding], total: int, *, has_evidence: bool) -> None:
-    for finding in shown:
-        head = f"{finding.severity.value:8} {finding.kind.value}  "
-        page.paragraph(head, terminal_text(finding.subject), indent=len(head))
-        text = f"{finding.sentence} -> {finding.advice}" if finding.advice else finding.sentence
-        page.paragraph("", terminal_text(text), indent=_INDENT)
-        if has_evidence:
-            for line in _evidence_lines(finding):
-                page.paragraph(" " * _INDENT + "|", terminal_text(line), indent=_INDENT + 2)
-    more = f" of {total}; --limit 0 shows all" if total > len(shown) else ""
-    foot = f"{counted(len(shown), 'finding')}{more}, most severe first" if shown else "no findings"
-    page.paragraph("", foot, indent=0)
-
-
-def _evidence_lines(finding: Finding) -> Iterator[str]:
-    for row in finding.evidence[:_MOST_ROWS]:
-        yield "  ".join(f"{name}={_value_text(value)}" for name, value in _plain(row).items())
-    if len(finding.evidence) > _MOST_ROWS:
-        yield f"... {len(finding.evidence) - _MOST_ROWS} more rows: --output json"
-
-
-def _value_text(value: Any) -> str:
-    return value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False)
 
 
 QUESTION = Question(

@@ -1,4 +1,4 @@
 """Commands of enforcement.
 
-In reading order: ticket, plan_page, freeze, quotas, exempt, status, run, plans, override.
+In reading order: ticket, plan_page, freeze, quotas, exempt, status_page, status, run, plans, override.
 """

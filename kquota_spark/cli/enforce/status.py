@@ -5,25 +5,21 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from kquota_spark.cli.enforce.freeze import frozen_text, reading_text
-from kquota_spark.cli.enforce.plan_page import change_text, people_text, steps_report
-from kquota_spark.cli.options import counted
+from kquota_spark.cli.enforce.freeze import reading_text
+from kquota_spark.cli.enforce.plan_page import steps_report
+from kquota_spark.cli.enforce.status_page import print_holder, print_steps, print_switches, values_of
 from kquota_spark.cli.question import Asked, Found, Question
-from kquota_spark.cli.text.page import Page, Tone
+from kquota_spark.cli.text.page import Page
 from kquota_spark.config.settings import Settings
-from kquota_spark.enforce.changes import Event, LogEntry, Mode
+from kquota_spark.enforce.changes import Event, LogEntry
 from kquota_spark.enforce.log_state import LogState
 from kquota_spark.enforce.policies.policy import Policies
-from kquota_spark.enforce.ports import Frozen, Holder
+from kquota_spark.enforce.ports import Holder
 from kquota_spark.enforcement.edges.freeze_switch import FreezeSwitch
 from kquota_spark.enforcement.edges.log import EnforcementLog
 from kquota_spark.errors import UserError
-from kquota_spark.formats.text.escape import entity_text, terminal_text
-from kquota_spark.formats.text.person_units import iso_time, person_ms
 from kquota_spark.process.clock import now_ms
-from kquota_spark.store.reading import utc_text
 
 _REFUSALS = 5
 
@@ -43,18 +39,18 @@ def _find(asked: Asked) -> Found:
     frozen = switch.frozen()
 
     def print_all(page: Page) -> None:
-        _print_switches(policies, frozen, page)
+        print_switches(policies, frozen, page)
         page.paragraph("", reading_text(switch, time_ms))
         for title, entries in sections.items():
-            _print_steps(title, entries, policies, time_ms, page)
+            print_steps(title, entries, policies, time_ms, page)
         # Last, because the cluster may answer slowly.
         sys.stdout.flush()
-        _print_holder(*_holder(settings), time_ms, page)
+        print_holder(*_holder(settings), time_ms, page)
 
     if asked.is_for_people:
         return Found((), (), page=print_all)
     report = steps_report("", [entry for entries in sections.values() for entry in entries])
-    envelope = _envelope(policies, frozen, *_holder(settings)) | _reading(switch)
+    envelope = values_of(policies, switch, *_holder(settings))
     return Found(report.columns, report.rows, envelope=envelope, is_limited=True, times=report.times)
 
 
@@ -81,88 +77,6 @@ def _holder(settings: Settings) -> tuple[Holder | None, str]:
             return edges.lease.holder(), ""
     except UserError as error:
         return None, str(error)
-
-
-def _envelope(
-    policies: Policies, frozen: Frozen | None, holder: Holder | None, holder_problem: str
-) -> dict[str, Any]:
-    return {
-        "mode": policies.mode.name.lower(),
-        "policies": _modes(policies),
-        "frozen": None if frozen is None else frozen._asdict(),
-        "enforcer": None if holder is None else holder._asdict(),
-        "enforcer_problem": holder_problem or None,
-    }
-
-
-def _reading(switch: FreezeSwitch) -> dict[str, Any]:
-    reading = switch.reading()
-    return {"switch": switch.where, "switch_read": None if reading is None else reading._asdict()}
-
-
-def _modes(policies: Policies) -> dict[str, str]:
-    return {policy.name: policies.mode_of(policy.name).name.lower() for policy in policies.policies}
-
-
-def _print_switches(policies: Policies, frozen: Frozen | None, page: Page) -> None:
-    own = ", ".join(f"{name} {mode}" for name, mode in _modes(policies).items())
-    page.paragraph("mode", f"{policies.mode.name.lower()} ({own or 'no policies'})")
-    if frozen is None:
-        page.paragraph("switch", "not frozen")
-    else:
-        page.paragraph("switch", f"FROZEN: {frozen_text(frozen)}", Tone.BAD)
-
-
-def _print_holder(holder: Holder | None, problem: str, time_ms: int, page: Page) -> None:
-    page.line()
-    if problem:
-        page.paragraph("enforcer", terminal_text(problem), Tone.BAD)
-        return
-    if holder is None:
-        page.paragraph("enforcer", "none has run yet")
-        return
-    if holder.command:
-        state = "the lease is held by" if holder.is_holding else "the lease was held last by"
-        text = f"{state} {terminal_text(holder.command)} on {terminal_text(holder.name)}"
-        page.paragraph("enforcer", text)
-        return
-    ago = f"looked {person_ms(max(0, time_ms - holder.since_ms))} ago"
-    page.paragraph("enforcer", f"{terminal_text(holder.name)}, {'at work now' if holder.is_holding else ago}")
-
-
-def _print_steps(
-    title: str, entries: Sequence[LogEntry], policies: Policies, time_ms: int, page: Page
-) -> None:
-    page.line()
-    page.line(f"{title}: {counted(len(entries), 'change') if entries else 'none'}", Tone.TITLE)
-    for entry in entries:
-        proposal = entry.proposal
-        change = f"{entity_text(str(proposal.quota.entity))} {proposal.quota.key.value} {change_text(entry)}"
-        tone = Tone.BAD if entry.event in (Event.REFUSED, Event.FAILED) else None
-        page.paragraph("", terminal_text(change), tone, indent=2)
-        page.paragraph("", terminal_text("; ".join(_about(entry, policies, time_ms))), indent=6)
-
-
-def _about(entry: LogEntry, policies: Policies, time_ms: int) -> list[str]:
-    proposal, plan_id = entry.proposal, entry.step_id.plan_id
-    parts = [f"{proposal.policy}, plan {plan_id} step {entry.step_id.step}, {entry.mode.name.lower()}"]
-    if people := people_text(entry):
-        parts.append(people)
-    if entry.event is Event.REFUSED:
-        return [*parts, f"{iso_time(entry.at_ms)} {entry.guard}: {entry.detail}"]
-    if proposal.expires_at_ms is None:
-        parts.append("stays")
-    elif proposal.expires_at_ms <= time_ms:
-        parts.append(f"its time was over at {utc_text(proposal.expires_at_ms)}: is kquota enforce run up?")
-    else:
-        parts.append(f"until {utc_text(proposal.expires_at_ms)}")
-    if entry.event is Event.PLANNED and entry.mode is not Mode.ENFORCE:
-        may_only_observe = policies.mode_of(proposal.policy) < Mode.APPROVE
-        parts.append("written down only" if may_only_observe else f"kquota enforce approve {plan_id} --yes")
-    if entry.event not in (Event.APPLIED, Event.PLANNED):
-        by = f" by {entry.actor}: {entry.detail}" if entry.detail else ""
-        parts.append(f"{entry.event.value}{by}")
-    return parts
 
 
 QUESTION = Question(
