@@ -29,7 +29,7 @@ def test_a_throttle_of_the_log_holds_for_whole_seconds_and_at_least_one(
 
 
 def test_a_throttle_of_jmx_holds_for_its_second() -> None:
-    assert duckdb.sql(f"select {mute_end_ms('7000', '12372', 'false')}").fetchall() == [(8_000,)]
+    assert duckdb.execute(f"select {mute_end_ms('7000', '12372', 'false')}").fetchall() == [(8_000,)]
 
 
 @given(THROTTLES, st.integers(0, 120))
@@ -58,4 +58,4 @@ def test_an_episode_ends_when_its_last_throttle_is_over(throttles: list[tuple[in
     ends = ", ".join(mute_end_ms(str(second_s * 1_000), str(ms), "true") for second_s, ms in throttles)
     sql = f"select {episode_end_ms(str(last_s * 1_000), f'greatest({ends})')}"
     spans = joined(muted(second_s, longest_ms) for second_s, longest_ms in throttles)
-    assert duckdb.sql(sql).fetchall() == [(spans[-1].end_s * 1_000,)]
+    assert duckdb.execute(sql).fetchall() == [(spans[-1].end_s * 1_000,)]

@@ -8,13 +8,14 @@ from dataclasses import asdict
 from difflib import get_close_matches
 from typing import Any
 
-from kquota_spark.cli.options import TIME_FORMS, TYPES, PeriodOptions, bucket_text, counted_text
+from kquota_spark.cli.options import TIME_FORMS, PeriodOptions, bucket_text, counted_text
 from kquota_spark.cli.question import Asked, Flag, Found, Question, column
 from kquota_spark.cli.read import decisions, violations
 from kquota_spark.cli.text.render import Colour, Shown
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.formats.text.person_units import or_dash, person_ms
+from kquota_spark.model.quotas.quota_types import TYPES
 from kquota_spark.reports.advice.throttle_causes import Cause, causes, uses_of
 from kquota_spark.reports.scope.period import Period
 from kquota_spark.reports.scope.report_scope import Scope, open_scope

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from kquota_spark.cli.near_names import meant, who_text
-from kquota_spark.cli.options import TIME_FORMS, TYPES, PeriodOptions, Since, add_client_option, whole_number
+from kquota_spark.cli.options import TIME_FORMS, PeriodOptions, Since, add_client_option, whole_number
 from kquota_spark.cli.question import Asked, Found, Question
 from kquota_spark.cli.read.timeline_page import print_chart, who_line
 from kquota_spark.cli.text.page import Page, columns_of
@@ -17,6 +17,7 @@ from kquota_spark.cli.text.timeline_chart import MOST_SLOTS, letter_of, slots_in
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.formats.text.escape import terminal_text
+from kquota_spark.model.quotas.quota_types import TYPES
 from kquota_spark.reports.scope.period import Period
 from kquota_spark.reports.scope.timeline_slots import Identity
 from kquota_spark.reports.timeline.timeline import Timeline, timeline

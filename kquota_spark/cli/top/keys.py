@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from kquota_spark.cli.options import TYPES
 from kquota_spark.cli.top.feed import Answer, BucketView, Question
 from kquota_spark.cli.top.page import SORT_KEYS, View
+from kquota_spark.model.quotas.quota_types import TYPES
 from kquota_spark.reports.scope.broker_buckets import BucketKey
 
 _MOST_TYPED = 100

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator
+from functools import partial
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -154,7 +155,7 @@ def test_a_token_is_used_until_most_of_its_life_is_over(
     text, expires_at_s, *_ = source("")
     now = round(expires_at_s * 1_000) - 3_600_000
     for later_ms, fetched in ((2_800_000, 1), (2_900_000, 2)):
-        set_clock(monkeypatch, lambda at=now + later_ms: at)
+        set_clock(monkeypatch, partial(int, now + later_ms))
         source.token()
         assert endpoint.scopes == ["kafka"] * fetched
     assert text.count(".") == 2
