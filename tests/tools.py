@@ -1,6 +1,6 @@
-"""What the tests drive besides Python and Java: a browser, promtool, jq, two shells, two more Kafkas, Spark's S3A.
+"""What the tests drive besides Python and Java: a browser, jq, promtool, shells, other Kafkas, S3 for Spark, S3Proxy.
 
-`make test` and `make test-all` look for them first; only the latter needs the jars of Kafka and S3A.
+`make test` and `make test-all` look for them first; only the latter needs the jars of Kafka, S3A and S3Proxy.
 On Debian and its kin root gets what is missing from the system's own packages; everybody else gets one line that says
 what to install.
 """
@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from tests.support.places import CONF, DATA, ROOT
 from tests.support.programs.promtool import cached_promtool, promtool
+from tests.support.programs.s3_server import S3PROXY
 from tests.support.spark import class_archive
 
 
@@ -77,7 +78,7 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     if not class_archive.ARCHIVE.is_file():
         subprocess.run([sys.executable, "-m", class_archive.__name__], cwd=ROOT, check=True)
-    return fetch((OLDEST_KAFKA, NEWEST_KAFKA, S3A))
+    return fetch((OLDEST_KAFKA, NEWEST_KAFKA, S3A, S3PROXY))
 
 
 def fetch(declarations: Sequence[Path]) -> int:

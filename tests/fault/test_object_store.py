@@ -1,8 +1,8 @@
 """The whole job with tables and checkpoints on an S3 API, through Spark's S3A, deltalake and Arrow.
 
-The server is moto's, in a process of its own. One driver is paused in the middle of a micro-batch, the next one is
-killed in the middle of another, and the first one wakes up. A driver beside the last one is refused. Others are killed
-after each commit of a micro-batch. In the end the tables equal those of the run on a local disk, row by row.
+The servers are moto, and S3Proxy with its objects on a disk. One driver is paused in the middle of a micro-batch. The
+next one is killed in the middle of another, and the first one wakes up. A driver beside the last one is refused. Others
+are killed after each commit of a micro-batch. In the end the tables equal those of a run on a local disk, row by row.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -39,7 +40,7 @@ from tests.support.clusters.audited_topic import (
     started,
 )
 from tests.support.places import ROOT
-from tests.support.programs.s3_server import keys, s3_server
+from tests.support.programs.s3_server import keys, s3_on_disk, s3_server
 from tests.support.spark.durable_steps import AFTER, KILLED, KILLED_AT
 from tests.tools import S3A
 
@@ -69,6 +70,13 @@ def jars() -> tuple[str, ...]:
     )
 
 
+@pytest.fixture(params=["moto", "S3Proxy"])
+def endpoint(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """Each server in turn."""
+    with s3_server() if request.param == "moto" else s3_on_disk(tmp_path / "objects") as address:
+        yield address
+
+
 def leases(endpoint: str) -> int:
     """How many have been taken: a commit each, after the one that made their table."""
     return sum(key.startswith("checkpoints/leases/_delta_log/") for key in keys(endpoint, "lake")) - 1
@@ -92,53 +100,52 @@ def ended(process: subprocess.Popen[bytes], within_s: float) -> int:
 
 
 def test_on_s3_one_driver_paused_one_killed_and_one_refused_leave_the_tables_of_a_local_run(
-    cluster: Cluster, calm: Run, tmp_path: Path, jars: tuple[str, ...]
+    cluster: Cluster, calm: Run, tmp_path: Path, jars: tuple[str, ...], endpoint: str
 ) -> None:
     root = tmp_path / "s3"
-    with s3_server() as endpoint:
-        config = on_s3(root, cluster, endpoint)
-        paused = started(config, *jars, job=OF_LOG)
-        try:
-            half = "tables/usage/_delta_log/00000000000000000001.json"
-            assert wait_for(
-                lambda: half in keys(endpoint, "lake") or paused.poll() is not None, within_s=BEGUN_WITHIN_S
-            )
-            os.killpg(paused.pid, signal.SIGSTOP)
-            # It waits for the lease, and dies when the violations are not yet those of the decisions.
-            killed = started(config, *jars, job=OF_LOG, steps={KILLED_AT: f"{AFTER} add decisions"})
-            assert ended(killed, BEGUN_WITHIN_S) == KILLED, said(root)
-            assert leases(endpoint) == 2
-            os.killpg(paused.pid, signal.SIGCONT)
-            assert paused.wait(BEGUN_WITHIN_S) == 1
-        finally:
-            ended(paused, 0)
-        (line,) = said(root)
-        # Paused in the middle of its beat, it has put its note over that of its successor, and so cannot name it.
-        assert re.fullmatch(
-            r"audit: s3a://lake/checkpoints: another driver has taken over the lease of log"
-            rf"( \(host {re.escape(socket.gethostname())}, pid \d+\))?, so this one has ended: "
-            "let one scheduler start it, once",
-            line,
+    config = on_s3(root, cluster, endpoint)
+    paused = started(config, *jars, job=OF_LOG)
+    try:
+        half = "tables/usage/_delta_log/00000000000000000001.json"
+        assert wait_for(
+            lambda: half in keys(endpoint, "lake") or paused.poll() is not None, within_s=BEGUN_WITHIN_S
         )
-        last = started(config, *jars)
-        try:
-            assert wait_for(lambda: leases(endpoint) == 4 or last.poll() is not None, within_s=BEGUN_WITHIN_S)
-            command = [sys.executable, "jobs/audit.py", "--config", str(config), "--drain"]
-            second = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-            assert (second.returncode, last.poll()) == (1, None)
-            assert re.fullmatch(
-                r"audit: checkpoints s3a://lake/checkpoints are in use by another driver "
-                rf"\(pid \d+, host {re.escape(socket.gethostname())}\): "
-                "stop it first, or give checkpoints: another path",
-                second.stderr.splitlines()[-1],
-            )
-            assert last.wait(RUN_S) == 0, (root / "audit.log").read_text("utf-8")[-3_000:]
-        finally:
-            ended(last, 0)
-        settings = load_settings(config)
-        steps = list(maintain(settings, START_MS + _DAY_MS, is_dry_run=False))
-        assert {(step.action, step.note) for step in steps} == {("remove files", "")}
-        fetch_tables(settings, root)
+        os.killpg(paused.pid, signal.SIGSTOP)
+        # It waits for the lease, and dies when the violations are not yet those of the decisions.
+        killed = started(config, *jars, job=OF_LOG, steps={KILLED_AT: f"{AFTER} add decisions"})
+        assert ended(killed, BEGUN_WITHIN_S) == KILLED, said(root)
+        assert leases(endpoint) == 2
+        os.killpg(paused.pid, signal.SIGCONT)
+        assert paused.wait(BEGUN_WITHIN_S) == 1
+    finally:
+        ended(paused, 0)
+    (line,) = said(root)
+    # Paused in the middle of its beat, it has put its note over that of its successor, and so cannot name it.
+    assert re.fullmatch(
+        r"audit: s3a://lake/checkpoints: another driver has taken over the lease of log"
+        rf"( \(host {re.escape(socket.gethostname())}, pid \d+\))?, so this one has ended: "
+        "let one scheduler start it, once",
+        line,
+    )
+    last = started(config, *jars)
+    try:
+        assert wait_for(lambda: leases(endpoint) == 4 or last.poll() is not None, within_s=BEGUN_WITHIN_S)
+        command = [sys.executable, "jobs/audit.py", "--config", str(config), "--drain"]
+        second = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        assert (second.returncode, last.poll()) == (1, None)
+        assert re.fullmatch(
+            r"audit: checkpoints s3a://lake/checkpoints are in use by another driver "
+            rf"\(pid \d+, host {re.escape(socket.gethostname())}\): "
+            "stop it first, or give checkpoints: another path",
+            second.stderr.splitlines()[-1],
+        )
+        assert last.wait(RUN_S) == 0, (root / "audit.log").read_text("utf-8")[-3_000:]
+    finally:
+        ended(last, 0)
+    settings = load_settings(config)
+    steps = list(maintain(settings, START_MS + _DAY_MS, is_dry_run=False))
+    assert {(step.action, step.note) for step in steps} == {("remove files", "")}
+    fetch_tables(settings, root)
     assert_equal_tables(calm.root, root)
 
 
@@ -147,19 +154,18 @@ COMMITS = ("add requests", "append log_gaps", "add usage", "add decisions", "mer
 
 @pytest.mark.by_hand
 def test_on_s3_a_kill_after_each_commit_of_a_micro_batch_costs_no_row(
-    cluster: Cluster, calm: Run, tmp_path: Path, jars: tuple[str, ...]
+    cluster: Cluster, calm: Run, tmp_path: Path, jars: tuple[str, ...], endpoint: str
 ) -> None:
     root = tmp_path / "s3"
-    with s3_server() as endpoint:
-        # More micro-batches than kills, so that each of them has seconds that are closed.
-        config = on_s3(root, cluster, endpoint, most_lines=1_200)
-        for number, step in enumerate(COMMITS, start=1):
-            killed = started(config, *jars, job=OF_LOG, steps={KILLED_AT: f"{AFTER} {step}"})
-            assert ended(killed, BEGUN_WITHIN_S) == KILLED, (step, said(root))
-            # A driver waits until the lease of the killed one is over, and takes it.
-            assert leases(endpoint) == number
-        finish(config, *jars)
-        fetch_tables(load_settings(config), root)
+    # More micro-batches than kills, so that each of them has seconds that are closed.
+    config = on_s3(root, cluster, endpoint, most_lines=1_200)
+    for number, step in enumerate(COMMITS, start=1):
+        killed = started(config, *jars, job=OF_LOG, steps={KILLED_AT: f"{AFTER} {step}"})
+        assert ended(killed, BEGUN_WITHIN_S) == KILLED, (step, said(root))
+        # A driver waits until the lease of the killed one is over, and takes it.
+        assert leases(endpoint) == number
+    finish(config, *jars)
+    fetch_tables(load_settings(config), root)
     assert_equal_tables(calm.root, root)
 
 
@@ -171,12 +177,11 @@ def fetch_tables(settings: Settings, root: Path) -> None:
 
 
 def test_the_job_tries_s3_from_the_driver_and_from_tasks_and_leaves_nothing(
-    cluster: Cluster, tmp_path: Path, jars: tuple[str, ...]
+    cluster: Cluster, tmp_path: Path, jars: tuple[str, ...], endpoint: str
 ) -> None:
-    with s3_server() as endpoint:
-        config = on_s3(tmp_path / "s3", cluster, endpoint)
-        assert ended(started(config, *jars, job=("audit.py", "--check-store")), BEGUN_WITHIN_S) == 0
-        assert [key for key in keys(endpoint, "lake") if not key.endswith("/")] == []
+    config = on_s3(tmp_path / "s3", cluster, endpoint)
+    assert ended(started(config, *jars, job=("audit.py", "--check-store")), BEGUN_WITHIN_S) == 0
+    assert [key for key in keys(endpoint, "lake") if not key.endswith("/")] == []
     lines = (tmp_path / "s3" / "audit.log").read_text("utf-8").splitlines()
     found = [line.rpartition(" (")[0].split(maxsplit=2)[1:] for line in lines if line.startswith("ok ")]
     done = "parts are written, committed, merged and read; of commits of one version one wins"

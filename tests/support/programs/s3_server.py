@@ -1,13 +1,24 @@
-"""S3 as moto has it: objects in memory, behind the real HTTP interface."""
+"""S3's HTTP interface by two servers: moto keeps objects in memory, S3Proxy keeps them on a disk."""
 
 from __future__ import annotations
 
 import re
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+
+from kquota_spark.embedded.servers import free_ports
+from kquota_spark.embedded.setup.jars import ensure_jars
+from kquota_spark.embedded.setup.java import find_java
+from kquota_spark.process.processes import wait_for
+from tests.support.places import DATA
+
+S3PROXY = DATA / "ivy-s3proxy.xml"
+_BEGUN_WITHIN_S = 60.0
 
 _SERVER = """
 import sys
@@ -52,6 +63,44 @@ def s3_server(*options: str) -> Iterator[str]:
             yield endpoint
         finally:
             process.kill()
+
+
+@contextmanager
+def s3_on_disk(root: Path) -> Iterator[str]:
+    """The endpoint of S3Proxy, which has one bucket, `lake`, as a directory.
+
+    Args:
+        root: an empty directory, or none yet.
+    """
+    (root / "lake").mkdir(parents=True)
+    [port] = free_ports(1)
+    endpoint = f"http://127.0.0.1:{port}"
+    options = {
+        "s3proxy.endpoint": endpoint,
+        "s3proxy.authorization": "none",
+        "jclouds.provider": "filesystem-nio2",
+        "jclouds.filesystem.basedir": str(root),
+    }
+    properties = root.with_suffix(".properties")
+    properties.write_text("".join(f"{name}={value}\n" for name, value in options.items()), "utf-8")
+    classes = f"{ensure_jars(S3PROXY).broker[0].parent}/*"
+    command = [find_java().path, "-Xmx512m", "-cp", classes, "org.gaul.s3proxy.Main"]
+    with (
+        root.with_suffix(".log").open("wb") as log,
+        subprocess.Popen([*command, "--properties", str(properties)], stdout=log, stderr=log) as process,
+    ):
+        try:
+            assert wait_for(lambda: _answers(endpoint), within_s=_BEGUN_WITHIN_S)
+            yield endpoint
+        finally:
+            process.kill()
+
+
+def _answers(endpoint: str) -> bool:
+    try:
+        return keys(endpoint, "lake") == []
+    except urllib.error.URLError:
+        return False
 
 
 def put(endpoint: str, key: str, data: bytes) -> None:
