@@ -36,6 +36,8 @@ CASES = ((100, 100), (20_000, 100), (120_000, 100), (100, 1_000), (100, 100_000)
 """Commits in each log, and files of `decisions` and of `violations`."""
 ROUNDS = 15
 COMMANDS = 3
+_PERIOD_S, _STARTS = 14_400, 100
+"""The episodes start in this period before the first second that is folded, at so many different times."""
 _TABLES = (REQUESTS, USAGE, DECISIONS, VIOLATIONS)
 MOST_MS, MOST_TIMES = 60.0, 2.0
 _COLUMNS = {
@@ -82,8 +84,10 @@ def _measured(root: Path, entries: int, files: int) -> tuple[dict[str, float], d
     """What is left of a case after the upkeep, and what it then costs."""
     settings = Settings(tables=str(root / "tables"), checkpoints=str(root / "checkpoints"), cluster_id="demo")
     create_tables(settings)
-    crowd(settings, DECISIONS, decision(), files)
-    crowd(settings, VIOLATIONS, violation(), files)
+    crowd(settings, DECISIONS, [decision()], files)
+    starts = min(_STARTS, files)
+    starts_s = [-_PERIOD_S * number // starts for number in range(starts, 0, -1)]
+    crowd(settings, VIOLATIONS, [violation(start_s) for start_s in starts_s], files)
     for declared in _TABLES:
         age(settings, declared.name, to_version=entries)
     create_tables(settings)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from deltalake import DeltaTable
 from kquota_spark.config.settings import Settings
 from kquota_spark.schema.columns import Table
 from kquota_spark.store.commits import BatchCommits, MicroBatch
-from kquota_spark.store.parts import PartWriter
+from kquota_spark.store.parts import Part, PartWriter
 
 _CHECKPOINT_EVERY = 100
 _MOST_LINKS = 50_000
@@ -45,8 +46,23 @@ def age(settings: Settings, name: str, *, to_version: int) -> None:
         first.unlink()
 
 
-def crowd(settings: Settings, declared: Table, row: dict[str, Any], files: int) -> None:
-    """Fill a table with so many files of one row each, as micro-batches leave them: links of one file."""
+def crowd(settings: Settings, declared: Table, rows: Sequence[dict[str, Any]], files: int) -> None:
+    """Fill a table with so many files of one row each, as micro-batches leave them.
+
+    Args:
+        settings: where the tables are.
+        declared: the table.
+        rows: what the files contain, in this order: each row has about as many files, which are links of one.
+        files: how many, at least one for each row.
+    """
+    parts = list[Part]()
+    for number, row in enumerate(rows):
+        first, end = (files * each // len(rows) for each in (number, number + 1))
+        parts += _copies(settings, declared, row, end - first)
+    BatchCommits(settings, declared).add(parts, MicroBatch("made", 0))
+
+
+def _copies(settings: Settings, declared: Table, row: dict[str, Any], files: int) -> Iterator[Part]:
     writer = PartWriter(settings, declared)
     data = pa.Table.from_pylist(
         [{name: row.get(name) for name in declared.names}], schema=declared.arrow_schema()
@@ -54,13 +70,12 @@ def crowd(settings: Settings, declared: Table, row: dict[str, Any], files: int) 
     for batch in data.to_batches():
         writer.write(batch)
     [part] = writer.close()
+    yield part
     folder = Path(settings.tables) / declared.name
-    parts = [part]
     for number in range(1, files):
         path = f"{part.path.removesuffix('.snappy.parquet')}-{number}.snappy.parquet"
         _linked(folder / part.path, folder / path, number)
-        parts.append(part._replace(path=path))
-    BatchCommits(settings, declared).add(parts, MicroBatch("made", 0))
+        yield part._replace(path=path)
 
 
 def _linked(file: Path, link: Path, number: int) -> None:
