@@ -19,6 +19,11 @@ from tests.support.places import DATA
 
 S3PROXY = DATA / "ivy-s3proxy.xml"
 _BEGUN_WITHIN_S = 60.0
+_WARNINGS_ALONE = """<configuration>
+<appender name="out" class="ch.qos.logback.core.ConsoleAppender"><encoder><pattern>%msg%n</pattern></encoder></appender>
+<root level="WARN"><appender-ref ref="out"/></root>
+</configuration>
+"""
 
 _SERVER = """
 import sys
@@ -83,11 +88,14 @@ def s3_on_disk(root: Path) -> Iterator[str]:
     }
     properties = root.with_suffix(".properties")
     properties.write_text("".join(f"{name}={value}\n" for name, value in options.items()), "utf-8")
+    logging = root.with_suffix(".logback.xml")
+    logging.write_text(_WARNINGS_ALONE, "utf-8")
     classes = f"{ensure_jars(S3PROXY).broker[0].parent}/*"
-    command = [find_java().path, "-Xmx512m", "-cp", classes, "org.gaul.s3proxy.Main"]
+    options_of_java = ("-Xmx512m", f"-Dlogback.configurationFile={logging}", "-cp", classes)
+    command = [find_java().path, *options_of_java, "org.gaul.s3proxy.Main", "--properties", str(properties)]
     with (
         root.with_suffix(".log").open("wb") as log,
-        subprocess.Popen([*command, "--properties", str(properties)], stdout=log, stderr=log) as process,
+        subprocess.Popen(command, stdout=log, stderr=log) as process,
     ):
         try:
             assert wait_for(lambda: _answers(endpoint), within_s=_BEGUN_WITHIN_S)
