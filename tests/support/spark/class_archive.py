@@ -8,6 +8,7 @@ given by options instead of its folder.
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ from tests.support.places import CONF, ROOT
 from tests.support.spark.quick import QUICK
 
 ARCHIVE = Path(sys.prefix) / "spark-classes.jsa"
+_WITHIN_S = 300
 _JAVA = f"-XX:+UseSerialGC -Xss4m -Dlog4j2.configurationFile=file:{CONF}/log4j2.properties"
 _DEFAULTS = ("--properties-file", str(CONF / "spark-defaults.conf"))
 
@@ -44,19 +46,24 @@ def _make() -> int:
         __file__,
         "--use",
     ]
-    done = subprocess.run(
+    with subprocess.Popen(
         command,
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT), **quick_environment()},
-        capture_output=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=300,
-        check=False,
-    )
-    if done.returncode or not ARCHIVE.is_file():
+        start_new_session=True,
+    ) as made:
+        try:
+            _, problem = made.communicate(timeout=_WITHIN_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(made.pid, signal.SIGKILL)  # spark-submit, its JVM and the workers
+            problem = f"not made in {_WITHIN_S} s"
+    if made.returncode or not ARCHIVE.is_file():
         # The tests run without it too.
         ARCHIVE.unlink(missing_ok=True)
-        print(f"tests: no archive of Spark's classes: {done.stderr[-500:]}", file=sys.stderr)
+        print(f"tests: no archive of Spark's classes: {problem[-500:]}", file=sys.stderr)
     return 0
 
 
