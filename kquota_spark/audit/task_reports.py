@@ -60,8 +60,9 @@ class TaskReport(msgspec.Struct, frozen=True):
     """First and newest seconds of the decisions."""
 
 
-_encoded = msgspec.msgpack.Encoder().encode
-_decoded = msgspec.msgpack.Decoder(TaskReport).decode
+encoded = msgspec.msgpack.Encoder().encode
+"""A report as the accumulator carries it."""
+decoded = msgspec.msgpack.Decoder(TaskReport).decode
 
 
 _Reported = list[tuple[str, int, bytes]]
@@ -87,10 +88,10 @@ class TaskReports:
         """Add the report of a task about one table; call it on a worker, once for each."""
         context = TaskContext.get()
         partition = 0 if context is None else context.partitionId()
-        self._reported.add([(report.table, partition, _encoded(report))])
+        self._reported.add([(report.table, partition, encoded(report))])
 
     def take(self) -> list[TaskReport]:
         """The reports of a micro-batch, one per table and partition; call it on the driver, after the micro-batch."""
         found = {(table, partition): text for table, partition, text in self._reported.value}
         self._reported.value = []
-        return [_decoded(text) for text in found.values()]
+        return [decoded(text) for text in found.values()]

@@ -21,6 +21,7 @@ PARTS = (
     "reading",
     "age",
     "violated",
+    "driver",
 )
 LONG = ("soak",)
 """Parts that run only by their own commands."""

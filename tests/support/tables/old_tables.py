@@ -58,11 +58,12 @@ def crowd(settings: Settings, declared: Table, rows: Sequence[dict[str, Any]], f
     parts = list[Part]()
     for number, row in enumerate(rows):
         first, end = (files * each // len(rows) for each in (number, number + 1))
-        parts += _copies(settings, declared, row, end - first)
+        parts += parts_of(settings, declared, row, end - first)
     BatchCommits(settings, declared).add(parts, MicroBatch("made", 0))
 
 
-def _copies(settings: Settings, declared: Table, row: dict[str, Any], files: int) -> Iterator[Part]:
+def parts_of(settings: Settings, declared: Table, row: dict[str, Any], files: int) -> Iterator[Part]:
+    """Write so many files of one row, at least one, and commit none: they are links of the first."""
     writer = PartWriter(settings, declared)
     data = pa.Table.from_pylist(
         [{name: row.get(name) for name in declared.names}], schema=declared.arrow_schema()

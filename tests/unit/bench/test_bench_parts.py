@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.bench.__main__ import LONG, PARTS, command_of
-from tests.bench.runs import age
+from tests.bench.runs import age, driver
 from tests.bench.runs.reading import COMMANDS
 from tests.support.places import ROOT
 
@@ -99,3 +99,16 @@ def test_age_measures_tables_after_the_upkeep_and_fails_where_one_costs_more(
     assert (young["kept"], old["kept"]) == (101, 1_301 - 799 + 1)
     assert all(0 < old[name]["low"] <= old[name]["high"] for name in age.JUDGED)
     assert "1,300 commits, 62 files: commit_ms is " in printed.err
+
+
+def test_driver_measures_more_tasks_and_brokers(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(driver, "CASES", ((2, 3), (8, 3)))
+    monkeypatch.setattr(driver, "ROUNDS", 1)
+    assert driver.main() == 0
+    few, many = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
+    assert (few["tasks"], few["brokers"], many["tasks"]) == ("2", "3", "8")
+    # Four times the tasks have four times the files, and a commit names each one.
+    assert 3 < many["log_kb"] / few["log_kb"] < 4
+    assert 0 < few["cpu_ms"]["low"] <= few["cpu_ms"]["high"]
