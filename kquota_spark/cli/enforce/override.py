@@ -144,7 +144,6 @@ def run_set(options: argparse.Namespace) -> int:
             reason=reason,
             expires_at_ms=until_ms,
             evidence=override_evidence(settings, quota, time_ms),
-            is_penalty=True,
         )
         situation = run.situation(time_ms)
         if not options.yes:

@@ -52,6 +52,8 @@ def test_an_override_is_set_listed_and_expires_by_hand_to_what_was_there(cluster
     status = shown("enforce", "status", "--config", str(cluster.config))
     assert status.endswith("\nenforcer the lease was held last by kquota override set on eve\n")
     assert cluster.of_alice == "600000.0"
+    # A lower value for a client that was throttled all the time is a person's wish, and no penalty of a policy.
+    assert {entry.proposal.is_penalty for entry in log_of(cluster)} == {False}
     [row] = as_json("override", "list", "--config", str(cluster.config))["rows"]
     assert (row["entity"], row["actor"], row["policy"], row["seconds"], row["throttled_seconds"]) == (
         "users/alice", "eve", "override", 120, 120
