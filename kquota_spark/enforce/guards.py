@@ -214,7 +214,10 @@ def step(check: Check) -> str | None:
 
 
 def hold(check: Check) -> str | None:
-    """Object if another change of the quota is under way, or the hold time since the last one is not over."""
+    """Object if another change of the quota is under way, or the hold time since the last one is not over.
+
+    A lift counts until it has ended.
+    """
     quota, state = check.proposal.quota, check.state
     if any(other.quota == quota for other in check.beside):
         return "another change of this plan is for the same quota"
@@ -224,7 +227,7 @@ def hold(check: Check) -> str | None:
             return f"{other.step_id.plan_id} is approved and changes the same quota"
     if any(other.is_in_doubt for other in state.live.get(quota, ())):
         return "it is not known yet what became of the change before"
-    if moves := state.moves.get(quota):
+    if moves := state.counted_moves(quota):
         since_ms, hold_ms = check.now_ms - moves[-1].at_ms, check.settings.hold_time
         if since_ms < hold_ms:
             ago = person_ms(max(0, since_ms))
@@ -302,7 +305,7 @@ def frozen(check: Check) -> str | None:
 Guard = Callable[[Check], str | None]
 
 LEASE, STALE, FROZEN = lease.__name__, stale.__name__, frozen.__name__
-_OF_DECISIONS = frozenset({uncertain.__name__, step.__name__})
+_OF_DECISIONS = frozenset({uncertain.__name__, step.__name__, censored.__name__})
 """Guards that check decisions or the step from the limit before: they do not apply to a value that a person chose."""
 _IN_ORDER = (
     *(mode, stale, partial, uncertain, exempt, owner, changed, bounds, step),
