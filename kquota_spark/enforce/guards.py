@@ -157,7 +157,7 @@ def exempt(check: Check) -> str | None:
 def owner(check: Check) -> str | None:
     """Object if another tool manages the quota, or if it was edited after the decisions that the change is based on.
 
-    Our own newest change is not such an edit.
+    Our own newest change is not such an edit. The value of a person is based on no decisions.
     """
     if check.held.owner:
         return f"managed by {check.held.owner}"
@@ -165,7 +165,8 @@ def owner(check: Check) -> str | None:
         return _by("guards.owners", f"managed by {tool}", check)
     edited_at_ms = check.situation.edited_at_ms.get(check.proposal.quota)
     if (
-        edited_at_ms is None
+        check.proposal.is_override
+        or edited_at_ms is None
         or edited_at_ms <= check.proposal.evidence.to_ms
         or check.is_own_edit(edited_at_ms)
     ):
