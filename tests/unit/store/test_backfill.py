@@ -54,7 +54,7 @@ def test_every_line_of_a_capture_is_a_row_with_the_bytes_that_the_parser_finds(
         ("past", 7, 7, "request")
     }
     settings = Settings(cluster_id="past", tables=f"{tmp_path}/tables")
-    found = {check.what: check.status.name for check in run_checks(settings, 0)}
+    found = {check.what: check.status.name for check in run_checks(settings, lambda: 0)}
     assert (found["lines"], found["offsets"]) == ("OK", "OK")
 
 
