@@ -11,8 +11,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import NamedTuple
 
-from kquota_spark.enforce.changes import LIFT as POLICY
-from kquota_spark.enforce.changes import Event, Evidence, LogEntry, Mode, Proposal, Quota, StepId, name_of
+from kquota_spark.enforce.changes import (
+    LIFT,
+    Event,
+    Evidence,
+    LogEntry,
+    Mode,
+    Proposal,
+    Quota,
+    StepId,
+    name_of,
+)
 from kquota_spark.enforce.log_state import Journal, LogState, Step
 from kquota_spark.enforce.ports import Cluster, Held, Ledger
 from kquota_spark.enforce.writing import Writer
@@ -168,7 +177,7 @@ class Lifter:
         for index, quota in enumerate(batch):
             there = held[quota]
             if there.value is not None and there.note is not None:
-                proposal = Proposal(quota, there.value, None, POLICY, reason, None, _NO_EVIDENCE)
+                proposal = Proposal(quota, there.value, None, LIFT, reason, None, _NO_EVIDENCE)
                 planned = LogEntry(
                     first._replace(step=first.step + index), Event.PLANNED, now_ms, proposal, Mode.ENFORCE,
                     self._actor, author=self._actor, ticket=ticket,

@@ -129,7 +129,7 @@ def test_tables_that_change_while_a_long_look_reads_them_are_not_ahead_of_the_cl
         return replace(know(run, now_ms), rules_known_through_ms=cluster.now_ms - 1_000)
 
     monkeypatch.setattr(Enforcing, "situation", slowly)
-    job.looks.look()
+    job.checks.check()
     assert job.events() == [Event.PLANNED, Event.SENDING, Event.APPLIED]
 
 

@@ -14,8 +14,7 @@ import pytest
 from kquota_spark.cli.quotas.held_quotas import held_notes, held_steps
 from kquota_spark.config.contexts import Context, Contexts, save_contexts
 from kquota_spark.config.settings import Settings
-from kquota_spark.enforce.changes import Event, Evidence, LogEntry, Mode, Proposal, Quota, StepId
-from kquota_spark.enforce.lifting import POLICY as LIFTED
+from kquota_spark.enforce.changes import LIFT, Event, Evidence, LogEntry, Mode, Proposal, Quota, StepId
 from kquota_spark.enforcement.edges.log import EnforcementLog
 from kquota_spark.model.quotas.entities import Entity, IpEntity
 from kquota_spark.model.quotas.quota_set import QuotaEdit
@@ -55,7 +54,7 @@ def step(
 
 
 SENT = (Event.SENDING, Event.APPLIED)
-LIFT = step(1, *SENT, after=None, until_ms=None, policy=LIFTED)
+LIFT = step(1, *SENT, after=None, until_ms=None, policy=LIFT)
 
 
 def notes(
