@@ -15,6 +15,7 @@ from kquota_spark.model.quotas.quota_types import QuotaKey
 from tests.support.enforcement.enforced_world import (
     ALICE,
     BOB,
+    HOUR_MS,
     MINUTE_MS,
     NOW_MS,
     SETTINGS,
@@ -64,9 +65,10 @@ def test_a_quota_may_be_changed_as_soon_as_its_lift_has_ended(policy: str) -> No
 def test_a_lifted_quota_is_held(policy: str) -> None:
     world = World()
     lift(world, ALICE)
-    (row,) = world.enforce(proposal(3e6, None, policy=policy))
+    late_ms = NOW_MS + 2 * HOUR_MS  # after the hold time too: the end of that change would put back no quota
+    (row,) = world.enforce(proposal(3e6, None, policy=policy, now_ms=late_ms), now_ms=late_ms)
     assert (row.guard, world.value()) == ("hold", None)
-    assert row.detail.startswith("enforcement itself changed it 10.0 min ago, and hold_time is 1 h")
+    assert row.detail == "it is lifted: kquota lift --end puts it back"
 
 
 def test_a_lift_is_no_turn_of_a_quota() -> None:
