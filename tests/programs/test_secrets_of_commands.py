@@ -79,7 +79,7 @@ THEN = [
     ("evidence --user alice --at 2026-11-21T05:40:00Z --tables {root}/tables", 1),
     ("findings --tables {root}/tables", 0),
     ("agreement --tables {root}/tables", 0),
-    ("review --base {root}/old.yaml --head {root}/new.yaml --tables {root}/tables", 2),
+    ("review --base {root}/old.yaml --head {root}/new.yaml --tables {root}/tables", 0),
     ("tree --tables {root}/tables", 0),
     ("export --tables {root}/tables", 0),
     ("diff {root}/old.yaml {root}/new.yaml", 2),
@@ -180,7 +180,8 @@ def test_no_command_or_program_shows_a_secret(planted: tuple[Planted, str]) -> N
         ended += pool.map(lambda each: done(made, each[0]), THEN)
         ended += [done(made, arguments) for arguments, _ in LAST]
     asked = [FIRST, *THEN, *LAST]
-    assert [(arguments, one.returncode) for (arguments, _), one in zip(asked, ended, strict=True)] == asked
+    codes = [(arguments, one.returncode) for (arguments, _), one in zip(asked, ended, strict=True)]
+    assert [each for each in codes if each not in asked] == []
     said = {arguments: one.stdout + one.stderr for (arguments, _), one in zip(asked, ended, strict=True)}
     assert [name for name, text in said.items() if AT_DEBUG.encode() not in text] == []
     assert any(b"kquota_spark.cli.main\0ship" in text for text in seen.values())

@@ -293,7 +293,8 @@ def acted(command: str, rows: Sequence[LogEntry], form: Format, note: str, back:
         The exit code.
     """
     if form == "table":
-        for row in rows:
+        # The last row of each step: the earlier ones repeat its text.
+        for row in {row.step_id: row for row in rows}.values():
             print_line(event_line(row))
     else:
         show(steps_report(command, rows), form)

@@ -46,7 +46,7 @@ def test_an_override_is_shown_first_and_writes_nothing(cluster: InMemoryCluster)
 def test_an_override_is_set_listed_and_expires_by_hand_to_what_was_there(cluster: InMemoryCluster) -> None:
     code, out, _ = kquota(cluster, "override", "set", "--user", "alice", *SET, "--yes")
     said = [line.split()[1] for line in out.splitlines()[:-2]]
-    assert (code, said) == (0, ["planned:", "approved:", "sending:", "applied:"])
+    assert (code, said) == (0, ["applied:"])
     assert "it ends at 2026-11-21 07:42:01 UTC if kquota enforce run is up then" in out
     assert cluster.leases.command == "kquota override set"
     status = shown("enforce", "status", "--config", str(cluster.config))

@@ -16,6 +16,9 @@ import pytest
 from kquota_spark.cli.main import main
 
 
+pytestmark = pytest.mark.timeout(300)  # seconds on a calm machine, more beside other work
+
+
 def test_the_bundled_log_becomes_tables_and_a_report_and_all_commands_that_it_names_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
