@@ -2,47 +2,37 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
-from itertools import count
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from kquota_spark.cli.main import main
-from tests.support.enforcement.enforcement_cluster import LIMIT, NOW_MS, InMemoryCluster
+from kquota_spark.enforce.guards import Situation
+from kquota_spark.enforcement.assembly import Enforcing
+from tests.support.enforcement.enforcement_cluster import InMemoryCluster
 from tests.support.programs.command_output import as_json, run
-from tests.support.tables.table_rows import second, source, write_table
 
 SLOW_MS = 8_000
-"""Between two looks at the clock; clocks of one cluster may differ by 5 s."""
+"""What a command takes to read the tables; clocks of one cluster may differ by 5 s."""
 
 
 @pytest.fixture
-def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemoryCluster]:
-    """Each look at the clock is 8 s after the one before, and the watcher has written its time meanwhile."""
-    found = InMemoryCluster(tmp_path, monkeypatch, "approve")
-    shutil.rmtree(tmp_path / "tables" / "quota_rules")
-    rule = {"cluster_id": "demo", "level": 3, "valid_from": second(-99_999), "version": 7}
-    rules = [
-        {**rule, "entity": f"users/{user}", "user": user, "producer_byte_rate": LIMIT}
-        for user in ("alice", "bob")
-    ]
-    # NOW is T0 + 121 s: the quotas are known through NOW + 7 s.
-    write_table(tmp_path / "tables", "quota_rules", source(128), *rules)
-    clock = count(NOW_MS, SLOW_MS)
-    for module in ("plans", "override"):
-        monkeypatch.setattr(f"kquota_spark.cli.enforce.{module}.now_ms", lambda: next(clock))
-    yield found
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> InMemoryCluster:
+    """The watcher has written its time just before the tables were read."""
+    found, know = InMemoryCluster(tmp_path, monkeypatch, "approve"), Enforcing.situation
 
+    def slowly(enforcing: Enforcing, now_ms: int) -> Situation:
+        found.now_ms += SLOW_MS
+        return replace(know(enforcing, now_ms), rules_known_through_ms=found.now_ms - 1_000)
 
-def test_a_plan_is_not_refused(cluster: InMemoryCluster) -> None:
-    [row] = as_json("enforce", "plan", "--config", str(cluster.config))["rows"]
-    assert (row["status"], row["guard"]) == ("planned", None)
+    monkeypatch.setattr(Enforcing, "situation", slowly)
+    return found
 
 
 def test_a_plan_is_applied(cluster: InMemoryCluster) -> None:
     [row] = as_json("enforce", "plan", "--config", str(cluster.config))["rows"]
+    assert (row["status"], row["guard"]) == ("planned", None)
     for act in ("approve", "apply"):
         assert run("enforce", act, row["plan_id"], "--yes", "--config", str(cluster.config))[0] == 0
     assert cluster.of_alice == "500000.0"

@@ -15,7 +15,6 @@ import pytest
 
 from kquota_spark.cli.main import main
 
-
 pytestmark = pytest.mark.timeout(300)  # seconds on a calm machine, more beside other work
 
 

@@ -105,7 +105,7 @@ def test_tables_that_change_while_a_slow_machine_reads_them_are_not_ahead_of_the
 ) -> None:
     write_tables(config, source=source(17))  # 7 s after NOW; clocks may differ by 5 s
     clock = count(NOW_MS, 8_000)
-    monkeypatch.setattr(command, "now_ms", lambda: next(clock))
+    set_clock(monkeypatch, lambda: next(clock))
     code, found = rows(config)
     assert (code, found["sources"]["state"]) == (0, "ok")
 
