@@ -143,7 +143,8 @@ def planted(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Pl
         made.config.write_text(
             text.replace(store, store + _STORE.format(endpoint=endpoint)), encoding="utf-8"
         )
-        (tmp_path / "policy.yaml").write_bytes((CONF / "policy.yaml").read_bytes())
+        for name in ("policy.yaml", "exempt.txt"):
+            (tmp_path / name).write_bytes((CONF / name).read_bytes())
         for name, limit in (("old", 2_000_000), ("new", 1_000_000)):
             quota = f"- {{user: alice, type: producer_byte_rate, value: {limit}}}\n"
             (tmp_path / f"{name}.yaml").write_text(quota, encoding="utf-8")
