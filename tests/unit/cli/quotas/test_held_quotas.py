@@ -54,7 +54,7 @@ def step(
 
 
 SENT = (Event.SENDING, Event.APPLIED)
-LIFT = step(1, *SENT, after=None, until_ms=None, policy=LIFT)
+LIFTED = step(1, *SENT, after=None, until_ms=None, policy=LIFT)
 
 
 def notes(
@@ -76,8 +76,8 @@ def notes(
         (step(1, *SENT, before=None), 5e5, 5e5, f"{FOR_NOW} then it is removed; {FOR_GOOD}"),
         (step(1, *SENT, until_ms=None), 5e5, 8e5, f"{PENALTY}, with no end: what you set stays"),
         (step(1, *SENT, until_ms=None), 5e5, 5e5, None),
-        (LIFT, None, 8e5, f"{IS_LIFTED} does not put 1,000,000 back: what you set stays"),
-        (LIFT, None, None, f"{IS_LIFTED} puts 1,000,000 back"),
+        (LIFTED, None, 8e5, f"{IS_LIFTED} does not put 1,000,000 back: what you set stays"),
+        (LIFTED, None, None, f"{IS_LIFTED} puts 1,000,000 back"),
         (step(1, Event.SENDING), 5e5, 8e5, f"{FOR_NOW} what you set stays, 1,000,000 does not come back then"),
         ([*step(1, *SENT), *step(2, *SENT, before=5e5, after=4e5, until_ms=None)], 4e5, 8e5,
          f"{HAS_SET} 400,000 (penalty, plan p-2), with no end: what you set stays"),
