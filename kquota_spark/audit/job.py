@@ -14,7 +14,7 @@ from kquota_spark.audit.audit_metrics import AuditMetrics
 from kquota_spark.audit.commit import Sink
 from kquota_spark.audit.gaps.gap_watch import GapWatch
 from kquota_spark.audit.gaps.lost_samples import expired_samples
-from kquota_spark.audit.progress import Progress, raise_failure
+from kquota_spark.audit.progress import Progress, raise_failure, read_text
 from kquota_spark.audit.queries import QUERIES, Started, close_all_windows, start_query, wanted_queries
 from kquota_spark.audit.spark import require_pinned_threads, spark_session
 from kquota_spark.audit.upkeep import begin_upkeep
@@ -209,7 +209,7 @@ class _Run:
             if time.monotonic() - reported_s > _REPORT_S:
                 reported_s = time.monotonic()
                 self.metrics.read_tables()
-                notice("  ".join(f"{name} {done.rows:,}" for name, done in progress.items()))
+                notice(read_text(progress))
         if self.stop.is_asked:
             self.stop.silence_spark()
         for query, _ in started:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from kquota_spark.checkpoints.checkpoints import LOG
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.store.storage import place_of
@@ -96,6 +97,13 @@ class Progress:
         warm = self.warm_rows_per_s
         tail = "" if warm is None else f" ({warm:,.0f} a second after the first batch)"
         return f"{self.rows:,} rows read in {self.batch_s:.1f} s{tail}"
+
+
+def read_text(progress: Mapping[str, Progress]) -> str:
+    """`messages read: 7,968 of the log, 120 of jmx`, by query."""
+    return "messages read: " + ", ".join(
+        f"{done.rows:,} of {'the log' if name == LOG else name}" for name, done in progress.items()
+    )
 
 
 def _reports_after(query: StreamingQuery, timestamp: str) -> Iterator[Report]:

@@ -11,6 +11,8 @@ from kquota_spark.formats.text.person_units import iso_time
 from kquota_spark.reports.agreement.agreement import Span
 from kquota_spark.store.reading import utc_text
 
+_NO_NAME = "''"
+
 
 @dataclass(frozen=True, slots=True)
 class Filter:
@@ -48,7 +50,11 @@ class Filter:
     def text(self) -> str:
         """The filters as they were given, for a message; empty without filters."""
         given = {"user": self.user, "client": self.client, "broker": self.broker, "type": self.type}
-        parts = [f"--{name} {value}" for name, value in given.items() if value is not None]
+        parts = [
+            f"--{name} {_NO_NAME if value == '' else value}"
+            for name, value in given.items()
+            if value is not None
+        ]
         parts += [] if self.since is None else [f"--since {self.since.text}"]
         parts += [] if self.until is None else [f"--until {self.until.text}"]
         parts += ["--throttled"] if self.is_throttled else []

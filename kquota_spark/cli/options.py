@@ -26,6 +26,8 @@ TIME_FORMS = "30s, 10m, 2h, 1d ago, an ISO time in UTC, or epoch milliseconds"
 _TABLE_LIMIT = 50
 _AGO = re.compile(r"([0-9]+)\s*(s|m|min|h|d)(?:\s+ago)?")
 _EPOCH_MS = re.compile(r"[0-9]{12,15}")
+_PRINTED_ZONE = " UTC"
+"""The end of a time in messages, so that a printed time can be pasted."""
 _AGO_MS = {"s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 RULE_LEGEND = "rule: u/ user, c/ client id, * the default"
 JMX_LEGEND = "jmx: the broker's own rate, sampled; the throttle is a mean of its last minute"
@@ -173,7 +175,7 @@ def _time_ms(text: str, now_ms: int) -> int:
         return now_ms - _length_ms(ago)
     if _EPOCH_MS.fullmatch(text):
         return int(text)
-    moment = datetime.fromisoformat(text)
+    moment = datetime.fromisoformat(text.removesuffix(_PRINTED_ZONE))
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return round(moment.timestamp() * 1_000)

@@ -215,7 +215,20 @@ class Question:
                 raise UserError(
                     f"{self.command}: {action.option_strings[0]} works only with {' or '.join(with_modes)}"
                 )
+        for flag, question in asked:
+            self._require_no_other(options, flag, question)
         return asked[0][1] if asked else None
+
+    def _require_no_other(self, options: argparse.Namespace, flag: Flag, question: Question) -> None:
+        """Check that only options of a mode were given with its flag.
+
+        Raises:
+            UserError: an option was given that the mode would ignore.
+        """
+        kept = _parser_of(question)._option_string_actions.keys()
+        for action in _parser_of(self)._actions:
+            if kept.isdisjoint(action.option_strings) and getattr(options, action.dest) != action.default:
+                raise UserError(f"{self.command}: {action.option_strings[0]} works only without {flag.name}")
 
     def run(self, options: argparse.Namespace) -> int:
         """Query the tables and print the answer; returns the exit code.

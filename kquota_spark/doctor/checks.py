@@ -111,15 +111,20 @@ from jmx_samples group by cluster_id order by cluster_id
 _JUDGED_OF_JMX = "select count(*) from decisions where source = 'jmx' and cluster_id = ?"
 
 
-def run_checks(settings: Settings, now_ms: int) -> Iterator[Check]:
+def run_checks(settings: Settings, clock_ms: Callable[[], int]) -> Iterator[Check]:
     """All checks after a run, each yielded when it is done.
 
     A missing table is a finding, and the checks that need the table are skipped.
+
+    Args:
+        settings: the installation.
+        clock_ms: the wall clock, epoch ms; read after the tables, so that these are not ahead of it.
     """
     with Tables(settings) as tables:
         names = (*_LAST_TO_FIRST, *(["jmx_samples"] if settings.kafka.jmx_topic else ()))
         missing = [check for name in names if (check := _missing(tables, name)) is not None]
         yield from missing
+        now_ms = clock_ms()
         opened = set(names) - {check.what.removeprefix("table ") for check in missing}
         steps: Sequence[tuple[tuple[str, ...], Callable[[], list[Check]]]] = (
             (("requests",), lambda: line_checks(tables) if settings.kafka.has_log else []),

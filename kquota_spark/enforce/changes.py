@@ -13,6 +13,8 @@ from kquota_spark.model.quotas.quota_types import QuotaKey
 
 OVERRIDE = "override"
 """The policy name in the log of a change that a person requested."""
+LIFT = "enforcement disable"
+"""The policy name in the log of a lifted quota."""
 
 
 class Quota(NamedTuple):
@@ -83,6 +85,11 @@ class Proposal:
     def is_override(self) -> bool:
         """Whether a person requested it, not a policy."""
         return self.policy == OVERRIDE
+
+    @property
+    def is_lift(self) -> bool:
+        """Whether it removes a quota until a person puts exactly the same value back."""
+        return self.policy == LIFT
 
     @property
     def limit_before(self) -> float | None:

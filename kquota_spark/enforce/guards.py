@@ -157,7 +157,7 @@ def exempt(check: Check) -> str | None:
 def owner(check: Check) -> str | None:
     """Object if another tool manages the quota, or if it was edited after the decisions that the change is based on.
 
-    Our own newest change is not such an edit.
+    Our own newest change is not such an edit. The value of a person is based on no decisions.
     """
     if check.held.owner:
         return f"managed by {check.held.owner}"
@@ -165,7 +165,8 @@ def owner(check: Check) -> str | None:
         return _by("guards.owners", f"managed by {tool}", check)
     edited_at_ms = check.situation.edited_at_ms.get(check.proposal.quota)
     if (
-        edited_at_ms is None
+        check.proposal.is_override
+        or edited_at_ms is None
         or edited_at_ms <= check.proposal.evidence.to_ms
         or check.is_own_edit(edited_at_ms)
     ):
@@ -214,7 +215,22 @@ def step(check: Check) -> str | None:
 
 
 def hold(check: Check) -> str | None:
-    """Object if another change of the quota is under way, or the hold time since the last one is not over."""
+    """Object if the quota is lifted, another change of it is under way, or the hold time is not over.
+
+    The hold time keeps policies from changing a quota again and again. A person may change it at once.
+    """
+    if (sentence := _under_way(check)) is not None or check.proposal.is_override:
+        return sentence
+    if moves := check.state.counted_moves(check.proposal.quota):
+        since_ms, hold_ms = check.now_ms - moves[-1].at_ms, check.settings.hold_time
+        if since_ms < hold_ms:
+            ago = person_ms(max(0, since_ms))
+            return f"enforcement itself changed it {ago} ago, and hold_time is {person_span(hold_ms)}"
+    return None
+
+
+def _under_way(check: Check) -> str | None:
+    """The other change of the quota that is under way, or its lift."""
     quota, state = check.proposal.quota, check.state
     if any(other.quota == quota for other in check.beside):
         return "another change of this plan is for the same quota"
@@ -224,11 +240,8 @@ def hold(check: Check) -> str | None:
             return f"{other.step_id.plan_id} is approved and changes the same quota"
     if any(other.is_in_doubt for other in state.live.get(quota, ())):
         return "it is not known yet what became of the change before"
-    if moves := state.moves.get(quota):
-        since_ms, hold_ms = check.now_ms - moves[-1].at_ms, check.settings.hold_time
-        if since_ms < hold_ms:
-            ago = person_ms(max(0, since_ms))
-            return f"enforcement itself changed it {ago} ago, and hold_time is {person_span(hold_ms)}"
+    if any(other.proposal.is_lift for other in state.live.get(quota, ())):
+        return "it is lifted: kquota lift --end puts it back"
     return None
 
 
@@ -267,11 +280,7 @@ def unstable(check: Check) -> str | None:
     proposal, most = check.proposal, check.settings.reversals_per_day
     planned = Move(check.now_ms, proposal.before, proposal.after)
     found = check.state.reversals_since(check.now_ms - DAY_MS, proposal.quota, planned)
-    return (
-        None
-        if found <= most
-        else f"unstable: it would turn round {found} times within a day, more than {most}"
-    )
+    return None if found <= most else f"it would turn round {found} times within a day, more than {most}"
 
 
 def restorable(check: Check) -> str | None:
@@ -302,8 +311,8 @@ def frozen(check: Check) -> str | None:
 Guard = Callable[[Check], str | None]
 
 LEASE, STALE, FROZEN = lease.__name__, stale.__name__, frozen.__name__
-_OF_DECISIONS = frozenset({uncertain.__name__, step.__name__})
-"""Guards that check decisions or the step from the limit before: they do not apply to a value that a person chose."""
+_OF_POLICIES = frozenset({uncertain.__name__, step.__name__, censored.__name__, unstable.__name__})
+"""Guards that check decisions, the step from the limit before, or turns: they do not apply to a value of a person."""
 _IN_ORDER = (
     *(mode, stale, partial, uncertain, exempt, owner, changed, bounds, step),
     *(hold, budget, plan_size, censored, unstable, restorable),
@@ -316,10 +325,8 @@ GUARDS: tuple[tuple[str, Guard], ...] = tuple((guard.__name__, guard) for guard 
 _KEYS: Mapping[str, str] = {
     exempt.__name__: "exempt",
     bounds.__name__: "guards.bounds.{key}",
-    hold.__name__: "guards.hold_time",
     budget.__name__: "guards.changes_per_hour",
     plan_size.__name__: "guards.changes_per_plan",
-    unstable.__name__: "guards.reversals_per_day",
 }
 """Key of the policy file by guard. `mode`, `stale` and `owner` put their keys into their own sentences."""
 
@@ -333,7 +340,7 @@ def refusal(check: Check) -> tuple[str, str] | None:
     found: list[tuple[str, str]] = []
     is_override = check.proposal.is_override
     for name, guard in GUARDS:
-        is_asked = not (is_override and name in _OF_DECISIONS) and not (found and not is_override)
+        is_asked = not (is_override and name in _OF_POLICIES) and not (found and not is_override)
         if (is_asked or name == FROZEN) and (sentence := guard(check)) is not None:
             found.append((name, _with_key(name, sentence, check) if is_override else sentence))
     found.sort(key=lambda one: one[0] != FROZEN)

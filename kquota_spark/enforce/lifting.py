@@ -11,13 +11,22 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import NamedTuple
 
-from kquota_spark.enforce.changes import Event, Evidence, LogEntry, Mode, Proposal, Quota, StepId, name_of
+from kquota_spark.enforce.changes import (
+    LIFT,
+    Event,
+    Evidence,
+    LogEntry,
+    Mode,
+    Proposal,
+    Quota,
+    StepId,
+    name_of,
+)
 from kquota_spark.enforce.log_state import Journal, LogState, Step
 from kquota_spark.enforce.ports import Cluster, Held, Ledger
 from kquota_spark.enforce.writing import Writer
 from kquota_spark.model.quotas.entities import Entity, Name
 
-POLICY = "enforcement disable"
 BATCH = 50
 """Maximum quotas per commit of the log: one commit takes as long as several writes to the cluster."""
 _LATE_MS = 1
@@ -75,7 +84,7 @@ def lifts(state: LogState) -> list[Step]:
     return [
         step
         for step in state.steps.values()
-        if step.proposal.policy == POLICY and step in state.live.get(step.proposal.quota, ())
+        if step.proposal.is_lift and step in state.live.get(step.proposal.quota, ())
     ]
 
 
@@ -168,7 +177,7 @@ class Lifter:
         for index, quota in enumerate(batch):
             there = held[quota]
             if there.value is not None and there.note is not None:
-                proposal = Proposal(quota, there.value, None, POLICY, reason, None, _NO_EVIDENCE)
+                proposal = Proposal(quota, there.value, None, LIFT, reason, None, _NO_EVIDENCE)
                 planned = LogEntry(
                     first._replace(step=first.step + index), Event.PLANNED, now_ms, proposal, Mode.ENFORCE,
                     self._actor, author=self._actor, ticket=ticket,

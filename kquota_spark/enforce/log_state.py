@@ -76,6 +76,8 @@ class Move(NamedTuple):
     at_ms: int
     before: float | None
     after: float | None
+    step_id: StepId | None = None
+    """Its step; None for a change that is only planned."""
 
     @property
     def is_up(self) -> bool:
@@ -98,7 +100,8 @@ class LogState:
     moves: dict[Quota, list[Move]] = field(default_factory=dict)
     """Our changes of each quota, the newest last."""
     sends: list[int] = field(default_factory=list)
-    """When changes were sent (epoch ms), whatever their outcome."""
+    """When changes were sent (epoch ms), whatever their outcome; without lifts."""
+    _ended_lifts: set[StepId] = field(default_factory=set)
     _open: dict[Quota, list[Step]] = field(default_factory=dict)
 
     @classmethod
@@ -152,9 +155,13 @@ class LogState:
         """The number of changes sent after `from_ms`, whatever their outcome."""
         return sum(1 for _ in takewhile(lambda at_ms: at_ms > from_ms, reversed(self.sends)))
 
+    def counted_moves(self, quota: Quota) -> list[Move]:
+        """Our changes of a quota, the newest last, without lifts that have ended: these left the value as it was."""
+        return [move for move in self.moves.get(quota, ()) if move.step_id not in self._ended_lifts]
+
     def reversals_since(self, from_ms: int, quota: Quota, planned: Move) -> int:
         """The number of reversals of our changes of a quota after `from_ms`, including the planned one."""
-        moves = [*self.moves.get(quota, ()), planned]
+        moves = [*self.counted_moves(quota), planned]
         return sum(
             later.at_ms > from_ms and later.is_up is not earlier.is_up for earlier, later in pairwise(moves)
         )
@@ -175,7 +182,8 @@ class LogState:
                 step.approved = entry
             case Event.SENDING:
                 step.sending = entry
-                self.sends.append(entry.at_ms)
+                if not step.proposal.is_lift:
+                    self.sends.append(entry.at_ms)
                 self.live.setdefault(quota, []).append(step)
                 self._moved(entry, step.proposal.before, step.proposal.after)
             case Event.RESTORING:
@@ -190,11 +198,15 @@ class LogState:
                 step.restoring = None
             case Event.RESTORED | Event.SUPERSEDED:
                 self._remove(step)
+                if step.proposal.is_lift and entry.event is Event.RESTORED:
+                    self._ended_lifts.add(step.step_id)
             case _:
                 pass
 
     def _moved(self, entry: LogEntry, before: float | None, after: float | None) -> None:
-        self.moves.setdefault(entry.proposal.quota, []).append(Move(entry.at_ms, before, after))
+        self.moves.setdefault(entry.proposal.quota, []).append(
+            Move(entry.at_ms, before, after, entry.step_id)
+        )
 
     def _forget_move(self, quota: Quota) -> None:
         """Drop the newest move, which is that of the step in doubt: until then nothing else is sent for the quota."""

@@ -140,7 +140,8 @@ class Checks:
             # A penalty must also end if the policy file has a mistake or the decisions cannot be read.
             self._end(now_ms)
             raise
-        return run.enforcer.run(proposals, situation, now_ms)
+        # The clock of the guards is read after the tables: what these hold is then not ahead of it.
+        return run.enforcer.run(proposals, situation, self._clock_ms())
 
     def _notice_state(self, report: Report) -> None:
         state = ""

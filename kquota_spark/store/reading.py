@@ -299,6 +299,18 @@ class Tables:
         where = self._where(name)
         return where if DeltaTable.is_deltatable(where, self._storage) else None
 
+    def require_root(self) -> None:
+        """Check that the root of the tables is there; one on an object store is not checked.
+
+        Raises:
+            UserError: it is not there, or no folder.
+        """
+        local = local_path(self._root)
+        if local is not None and not local.is_dir():
+            if local.exists():
+                raise UserError(f"tables path {self._root} is no folder: name the root of the tables")
+            raise UserError(f"tables path {self._root} does not exist: {self._run_first()}")
+
     def _where(self, name: str) -> str:
         local = local_place_of(self._root, name)
         return place_of(self._root, name) if local is None else str(local.absolute())
@@ -306,11 +318,7 @@ class Tables:
     def _delta_table(self, name: str) -> DeltaTable:
         from deltalake import DeltaTable
 
-        local = local_path(self._root)
-        if local is not None and not local.is_dir():
-            if local.exists():
-                raise UserError(f"tables path {self._root} is no folder: name the root of the tables")
-            raise UserError(f"tables path {self._root} does not exist: {self._run_first()}")
+        self.require_root()
         try:
             with self._opening(name):
                 delta = DeltaTable(self._where(name), storage_options=self._storage)

@@ -101,11 +101,19 @@ def test_the_identical_file_changes_nothing_and_a_higher_limit_throttles_less(
 ) -> None:
     shown = executed(WHAT_IF, config, tmp_path)
     assert "not a millisecond of difference" in shown["code-identical"]
-    before_s, after_s = (
+    before_s, open_s, closed_s = (
         number(shown["code-slopes"], pattern)
-        for pattern in (r"total delay ([\d,.]+) s", r", ([\d,.]+) s after")
+        for pattern in (
+            r"total delay ([\d,.]+) s before",
+            r"open loop ([\d,.]+) s",
+            r"closed loop ([\d,.]+) s",
+        )
     )
-    assert 0 < after_s < before_s
+    # Under a higher limit requests of the closed loop come earlier, and meet more of the limit.
+    assert 0 < open_s < closed_s < before_s
+    # A bucket is a line from the least to the most of three marks.
+    names = re.findall(r"'name': '([^']+)'", shown["code-slopes"])
+    assert names == ["before, by brokers", "after, open loop", "after, closed loop"]
 
 
 def test_tables_without_rows_are_read_and_nothing_is_explained(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ Tables are on S3, whose keys are in use. ZooKeeper and the brokers take connecti
 
 from __future__ import annotations
 
+import argparse
 import base64
 import gzip
 import signal
@@ -20,6 +21,7 @@ from pathlib import Path
 import boto3
 import pytest
 
+from kquota_spark.cli.main import parser
 from tests.support.places import CONF, DATA, ROOT
 from tests.support.programs.canaries import (
     AT_DEBUG,
@@ -68,6 +70,20 @@ THEN = [
     ("exporter --once --tables {root}/tables", 0),
     ("notify --dry-run --tables {root}/tables", 0),
     ("notify --once --tables {root}/tables", 1),
+    ("status --tables {root}/tables", 2),
+    ("top --once --tables {root}/tables", 0),
+    ("throttled --since 3650d --tables {root}/tables", 0),
+    ("timeline --user alice --tables {root}/tables", 0),
+    ("whatif --add user=alice,producer_byte_rate=10 --tables {root}/tables", 0),
+    ("connections --since 3650d --tables {root}/tables", 0),
+    ("evidence --user alice --at 2026-11-21T05:40:00Z --tables {root}/tables", 1),
+    ("findings --tables {root}/tables", 0),
+    ("agreement --tables {root}/tables", 0),
+    ("review --base {root}/old.yaml --head {root}/new.yaml --tables {root}/tables", 0),
+    ("tree --tables {root}/tables", 0),
+    ("export --tables {root}/tables", 0),
+    ("diff {root}/old.yaml {root}/new.yaml", 2),
+    ("replay {root}/broker-7.log --broker 7 --quotas {root}/old.yaml", 0),
     ("completion bash", 0),
     # With servers that do not answer.
     ("doctor --before", 2),
@@ -76,11 +92,36 @@ THEN = [
     ("collect jmx", 1),
     ("enforce plan", 1),
     ("describe", 1),
+    ("resolve --user alice", 1),
+    ("explain --user alice", 1),
+    ("alter --user alice --add producer_byte_rate=10 --yes", 1),
+    ("import {root}/new.yaml --yes", 1),
+    ("drift {root}/old.yaml", 1),
+    ("kfk query", 1),
+    ("init --bootstrap-server 127.0.0.1:1", 1),
+    ("override set --user alice --key producer_byte_rate --value 10 --for 1h --reason x --yes", 1),
+    ("override list", 0),
+    ("enforce status", 0),
+    ("enforce show", 1),
     ("enforce run --once", 1),
     ("jobs/enforce.py --once", 1),
     ("jobs/maintain.py", 1),
     ("jobs/report.py --folder {root}/reports", 1),
 ]
+# The state of all others depends on these, so they run after them, one by one.
+LAST = [
+    ("exempt add --user alice --force", 0),
+    ("exempt list", 0),
+    ("freeze --reason x --tables {root}/tables", 0),
+    ("unfreeze --tables {root}/tables", 0),
+]
+ELSEWHERE = {
+    "audit": "tests/fault/test_secrets_in_crashes.py",
+    "restate": "as audit: it reads the same settings, in a Spark",
+    "serve": "tests/unit/cli/serve/test_access.py",
+    "quotas": "the old name of lift",
+    "context": "it keeps the path of the settings, and does not read them",
+}
 
 
 @contextmanager
@@ -102,7 +143,11 @@ def planted(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Pl
         made.config.write_text(
             text.replace(store, store + _STORE.format(endpoint=endpoint)), encoding="utf-8"
         )
-        (tmp_path / "policy.yaml").write_bytes((CONF / "policy.yaml").read_bytes())
+        for name in ("policy.yaml", "exempt.txt"):
+            (tmp_path / name).write_bytes((CONF / name).read_bytes())
+        for name, limit in (("old", 2_000_000), ("new", 1_000_000)):
+            quota = f"- {{user: alice, type: producer_byte_rate, value: {limit}}}\n"
+            (tmp_path / f"{name}.yaml").write_text(quota, encoding="utf-8")
         with gzip.open(CAPTURE) as file:
             (tmp_path / "broker-7.log").write_bytes(b"".join(file.readlines()[:300]))
         yield made, endpoint
@@ -134,8 +179,10 @@ def test_no_command_or_program_shows_a_secret(planted: tuple[Planted, str]) -> N
     with made.watched(seen, kinds), ThreadPoolExecutor(4) as pool:
         ended = [done(made, FIRST[0])]
         ended += pool.map(lambda each: done(made, each[0]), THEN)
-    asked = [FIRST, *THEN]
-    assert [(arguments, one.returncode) for (arguments, _), one in zip(asked, ended, strict=True)] == asked
+        ended += [done(made, arguments) for arguments, _ in LAST]
+    asked = [FIRST, *THEN, *LAST]
+    codes = [(arguments, one.returncode) for (arguments, _), one in zip(asked, ended, strict=True)]
+    assert [each for each in codes if each not in asked] == []
     said = {arguments: one.stdout + one.stderr for (arguments, _), one in zip(asked, ended, strict=True)}
     assert [name for name, text in said.items() if AT_DEBUG.encode() not in text] == []
     assert any(b"kquota_spark.cli.main\0ship" in text for text in seen.values())
@@ -144,6 +191,24 @@ def test_no_command_or_program_shows_a_secret(planted: tuple[Planted, str]) -> N
     written = made.written()
     assert {"report.html", "rows of tables/decisions"} <= written.keys()
     assert hits({**said, **seen, **objects, **written}, SECRETS.values()) == []
+
+
+def test_every_command_that_takes_settings_is_one_of_them() -> None:
+    asked = {arguments.split()[0] for arguments, _ in (FIRST, *THEN, *LAST)}
+    assert {name for name in _takers_of_settings() if name not in asked} == set(ELSEWHERE)
+
+
+def _takers_of_settings() -> Iterator[str]:
+    """The commands with --config, themselves or in a subcommand."""
+    for name, of_command in _subparsers(parser()).items():
+        parsers = [of_command, *_subparsers(of_command).values()]
+        if any("--config" in each.format_help() for each in parsers):
+            yield name
+
+
+def _subparsers(of: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    groups = [action.choices for action in of._actions if isinstance(action, argparse._SubParsersAction)]
+    return dict(groups[0]) if groups else {}
 
 
 def _object(endpoint: str, key: str) -> bytes:

@@ -51,6 +51,12 @@ def test_the_audit_gives_the_verdicts_of_the_broker(
     [*_, (directory, summary)] = summaries.items()
     # Quotas that are younger than the time that policies look at are left alone.
     said = capsys.readouterr().out
+    # The answer comes first, what to do with it last.
+    first, last = (
+        f"$ kquota throttled --config {directory}/kquota.yaml\n",
+        f"open {directory}/report.html in a browser",
+    )
+    assert 0 < said.index(first) < said.index("agreement with the broker") < said.index(last)
     assert f"$ kquota enforce plan --config {directory}/kquota.yaml\nnothing to change\n" in said
     assert "buckets were throttled: " in said and (directory / "report.html").stat().st_size > 1_000_000
     produce = summary["agreement"]["produce"]

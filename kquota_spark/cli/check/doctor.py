@@ -76,7 +76,7 @@ def run_doctor(options: argparse.Namespace) -> int:
     if options.output == "table" and (agreed := _agreement(settings)):
         Page().paragraph("", agreed, indent=0)
         sys.stdout.flush()
-    checks = run_checks(settings, now_ms())
+    checks = run_checks(settings, now_ms)
     return show_checks(
         "kquota doctor", checks, options.output, verdict, is_whole=options.all, cluster_id=settings.cluster_id
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kquota_spark.cli.check.whatif_table import print_chart, program_report, rows_of, table
-from kquota_spark.cli.chosen.quota_source import added_quotas, governor_of
+from kquota_spark.cli.chosen.quota_source import added_quotas, governor_of, require_text
 from kquota_spark.cli.options import (
     Since,
     add_output_options,
@@ -76,7 +76,11 @@ def run_whatif(options: argparse.Namespace) -> int:
     settings = settings_of(options, "tables")
     history = from_tables(settings)
     settings = settings.changed(cluster_id=history.cluster_id or settings.cluster_id)
-    base = history if options.quotas is None else from_file(options.quotas)
+    base = history
+    if options.quotas is not None:
+        base = from_file(options.quotas)
+        if options.quotas.is_file():  # a pipe can be read only once
+            require_text(options.quotas.read_text("utf-8"), str(options.quotas))
     added = added_quotas(options.add)
     book = with_values(base.book, added)
     tried = dataclasses.replace(base, book=book, leaders=history.leaders)

@@ -165,6 +165,16 @@ def read_quotas(
     return quota_sources.from_settings(settings, of)
 
 
+def require_text(text: str, where: str) -> None:
+    """Refuse an empty file: it is a mistake more often than a set without quotas.
+
+    Raises:
+        UserError: the text is empty.
+    """
+    if not text.strip():
+        raise UserError(f"{where}: no quotas in it, and [] would mean that there are none")
+
+
 def leader_notes(history: QuotaHistory, time_ms: int) -> list[str]:
     """Notes if a callback answers for a moment at which the source does not know the leaders of partitions."""
     if history.leaders.at(time_ms).leaders:
@@ -217,6 +227,8 @@ def _read(text: str) -> tuple[dict[str, str | Default], dict[AnyKey, float]]:
         name, equals, given = piece.partition("=")
         if not equals or not given:
             raise UserError(f"--add {text}: {piece!r} is no name=value, expected e.g. {_EXAMPLE}")
+        if name in parts or _KEYS.get(name) in values:
+            raise UserError(f"--add {text}: {name} twice, expected e.g. {_EXAMPLE}")
         if name in _PARTS:
             parts[name] = DEFAULT if given == DEFAULT.value else given
         elif name in _KEYS:

@@ -136,6 +136,8 @@ def run_set(options: argparse.Namespace) -> int:
     reason, until_ms = reason_of(options.reason), _until_ms(options.length_ms, options.until, time_ms)
     with enforcing(settings, login_name()) as run:
         _require_short(until_ms - time_ms, run)
+        if options.yes:
+            wait_for_lease(run, "kquota override set")
         wanted = Proposal(
             quota=quota,
             before=run.edges.cluster.read([quota])[quota].value,
@@ -144,15 +146,14 @@ def run_set(options: argparse.Namespace) -> int:
             reason=reason,
             expires_at_ms=until_ms,
             evidence=override_evidence(settings, quota, time_ms),
-            is_penalty=True,
         )
-        situation = run.situation(time_ms)
+        # The clock of the guards is read after the tables: what these hold is then not ahead of it.
+        situation, time_ms = run.situation(time_ms), now_ms()
         if not options.yes:
             ledger = InMemoryLedger()
             ledger.append(run.edges.ledger.entries())
             entries = run.with_ledger(ledger).plan([wanted], situation, time_ms, options.ticket).entries
             return only_shown("sent", "kquota override set", entries, options.output)
-        wait_for_lease(run, "kquota override set")
         plan = run.enforcer.plan([wanted], situation, time_ms, options.ticket)
         rows = list(plan.entries)
         may_send = run.mode_of(POLICY) >= Mode.APPROVE and not run.needs_second_person

@@ -105,9 +105,11 @@ def run_plan(options: argparse.Namespace) -> int:
     """Make a plan and show it."""
     from kquota_spark.enforcement.assembly import enforcing
 
-    time_ms = now_ms()
     with enforcing(settings_of(options, "tables"), login_name()) as run:
-        plan = run.enforcer.plan(run.proposals(time_ms), run.situation(time_ms), time_ms)
+        begun_ms = now_ms()
+        wanted, known = run.proposals(begun_ms), run.situation(begun_ms)
+        # The clock of the guards is read after the tables: what these hold is then not ahead of it.
+        plan = run.enforcer.plan(wanted, known, now_ms())
         entries = last_entries(entry for entry in run.edges.ledger.entries() if _is_of(entry, plan.plan_id))
     show_steps("kquota enforce plan", entries, options.output)
     planned = {entry.mode for entry in entries if entry.event is Event.PLANNED}
@@ -152,8 +154,8 @@ def run_apply(options: argparse.Namespace) -> int:
         return only_shown("sent", "kquota enforce apply", entries, options.output)
     with enforcing(settings, login_name()) as run:
         wait_for_lease(run, "kquota enforce apply")
-        time_ms = now_ms()
-        rows = run.enforcer.apply(options.plan_id, run.situation(time_ms), time_ms)
+        known, time_ms = run.situation(now_ms()), now_ms()  # in this order, as in run_plan
+        rows = run.enforcer.apply(options.plan_id, known, time_ms)
         frozen = run.edges.switch.frozen()
         why = frozen and f"frozen by {frozen.actor}: {frozen.reason} (kquota unfreeze)"
         text = "" if rows else f"nothing was sent: {why or _why_nothing(entries, run, time_ms)}"
@@ -291,7 +293,8 @@ def acted(command: str, rows: Sequence[LogEntry], form: Format, note: str, back:
         The exit code.
     """
     if form == "table":
-        for row in rows:
+        # The last row of each step: the earlier ones repeat its text.
+        for row in {row.step_id: row for row in rows}.values():
             print_line(event_line(row))
     else:
         show(steps_report(command, rows), form)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import glob
+import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -19,10 +20,12 @@ from kquota_spark.cli.options import (
     settings_of,
     time_argument,
 )
+from kquota_spark.cli.quotas.undo import settings_words
 from kquota_spark.cli.text.render import Report, Row, Shown, show
 from kquota_spark.embedded.setup.spark import prepare_spark
 from kquota_spark.errors import UserError
 from kquota_spark.formats.text.escape import terminal_text
+from kquota_spark.formats.text.person_units import iso_time
 from kquota_spark.process.clock import now_ms
 from kquota_spark.store.reading import utc_text
 
@@ -103,8 +106,19 @@ def run_backfill(options: argparse.Namespace) -> int:
     finally:
         for file in found:
             print(_file_text(file), file=sys.stderr)
-    print("next: kquota restate for this period, which measures and judges these lines", file=sys.stderr)
+    print(f"next: {_restate(found, options)}", file=sys.stderr)
     return 0
+
+
+def _restate(found: Sequence[Backfilled], options: argparse.Namespace) -> str:
+    """The command that restates the period of the files, with the settings of this command."""
+    first = [file.first_ms for file in found if file.first_ms is not None]
+    last = [file.last_ms for file in found if file.last_ms is not None]
+    if not first or not last:
+        return "kquota restate for the period of these files, which measures and judges their lines"
+    from_ms, to_ms = min(first) // 1_000 * 1_000, max(last) // 1_000 * 1_000 + 1_000
+    period = ["--from", iso_time(from_ms), "--to", iso_time(to_ms)]
+    return terminal_text(shlex.join(["kquota", "restate", *period, *settings_words(options)]))
 
 
 def _files(texts: Sequence[str]) -> list[tuple[int, Path]]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from kquota_spark.cli.quotas.quota_edits import exact_text
 from kquota_spark.config.roots import local_path
 from kquota_spark.config.settings import Settings
-from kquota_spark.enforce.lifting import POLICY as LIFTED
+from kquota_spark.enforce.changes import LIFT
 from kquota_spark.enforce.log_state import LogState, Step
 from kquota_spark.errors import UserError
 from kquota_spark.model.quotas.entities import AnyEntity, Entity
@@ -67,7 +67,7 @@ def _note(step: Step, edit: QuotaEdit, now_ms: int) -> str | None:
     stays = "it stays removed" if edit.after is None else "what you set stays"
     before, until_ms = exact_text(proposal.before), proposal.expires_at_ms
     quota = f"{edit.entity} {edit.key.value}"
-    if proposal.policy == LIFTED:
+    if proposal.policy == LIFT:
         then = f"puts {before} back" if is_kept else f"does not put {before} back: {stays}"
         return f"{quota}: kquota lift has lifted it, and kquota lift --end {then}"
     has_set = (

@@ -15,6 +15,7 @@ from kquota_spark.cli.chosen.cluster_choice import (
     named_clusters,
     opened_cluster,
 )
+from kquota_spark.cli.chosen.quota_source import require_text
 from kquota_spark.cli.options import settings_of
 from kquota_spark.config.settings import Settings
 from kquota_spark.enforce.ports import Image
@@ -38,6 +39,8 @@ def named_side(text: str) -> Image:
     Raises:
         UserError: the text names neither, the source cannot be read, or it has problems, one per line.
     """
+    if not text:
+        raise UserError(f"'': expected a file of quotas, {STDIN} for standard input, or a saved context")
     try:
         is_file = text == STDIN or (Path(text).exists() and not Path(text).is_dir())
     except OSError as error:
@@ -47,7 +50,8 @@ def named_side(text: str) -> Image:
     try:
         address = address_of_context(text)
     except UserError as error:
-        raise UserError(f"{text}: no such file, and {error}") from error
+        found = "a folder, expected a file of quotas" if Path(text).is_dir() else "no such file"
+        raise UserError(f"{text}: {found}, and {error}") from error
     with opened_cluster(address) as cluster:
         return image_of(cluster)
 
@@ -58,6 +62,7 @@ def _file_side(file: str) -> Image:
 
     where = "standard input" if file == STDIN else file
     text = file_text(file, where)
+    require_text(text, where)
     # An empty list does not show its format.
     formats = [FORMATS["declared"]] if text.strip() == "[]" else guess(text, Path(file).name)
     if len(formats) != 1:

@@ -93,6 +93,7 @@ def run_review(options: argparse.Namespace) -> int:
     """
     from kquota_spark.reports.review.comment import comment_of
     from kquota_spark.reports.review.gathering import Asked, review
+    from kquota_spark.store.reading import Tables
 
     if options.base == options.head == STDIN:
         raise UserError("-: standard input is one side only; a file of this name is ./-")
@@ -103,7 +104,11 @@ def run_review(options: argparse.Namespace) -> int:
         if isinstance(since, Since)
         else Asked(None, since, options.budget_delay)
     )
-    found = review(settings_of(options, "tables"), before.quotas, after.quotas, asked)
+    settings = settings_of(options, "tables")
+    if options.tables is not None:
+        with Tables(settings) as tables:
+            tables.require_root()
+    found = review(settings, before.quotas, after.quotas, asked)
     code = _code(found)
     if options.output == "markdown":
         if isinstance(sys.stdout, TextIOWrapper):

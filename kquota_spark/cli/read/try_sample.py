@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import fcntl
 import json
+import os
 import shlex
 import sys
 from collections.abc import Iterator
@@ -36,6 +38,7 @@ COMMANDS = {
 }
 
 FOLDER = Path(".kquota") / "try"
+_ADVICE = "give another --folder"
 _BROKER_ID = 1
 _FIRST_LINE = "cluster_id: sample"
 _SETTINGS = """\
@@ -90,13 +93,14 @@ def run_try(options: argparse.Namespace) -> int:
     from kquota_spark.reports.pages.page_html import html_page
 
     folder: Path = options.folder
-    settings = _settings(folder.absolute())
-    if not (folder / "tables").exists():
-        print("writing the tables of the bundled log", file=sys.stderr)
-        _write_tables(settings, folder)
+    with _only_one(folder):
+        settings = _settings(folder.absolute())
+        if not (folder / "tables").exists():
+            print("writing the tables of the bundled log", file=sys.stderr)
+            _write_tables(settings, folder)
     sample = _counted(settings)
     report = gather_report(settings, sample.period, made_at_ms=now_ms())
-    replace_file(folder / "report.html", html_page(report).encode(), advice="give another --folder")
+    replace_file(folder / "report.html", html_page(report).encode(), advice=_ADVICE)
     answer = _answer(folder, sample, report)
     if options.output == "table":
         _print(folder, answer)
@@ -105,22 +109,51 @@ def run_try(options: argparse.Namespace) -> int:
     return 0
 
 
+@contextmanager
+def _only_one(folder: Path) -> Iterator[None]:
+    """Create the folder, and hold its lock: another `kquota try` in it waits.
+
+    Raises:
+        UserError: the folder cannot be created or locked.
+    """
+    try:
+        folder.mkdir(mode=0o750, parents=True, exist_ok=True)
+        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        raise _not_written(folder, error) from error
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(f"waiting for another kquota try in {terminal_text(str(folder))}", file=sys.stderr)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
+
+
+def _not_written(folder: Path, error: OSError) -> UserError:
+    return UserError(f"{folder} cannot be written: {error.strerror}: {_ADVICE}")
+
+
 def _settings(folder: Path) -> Settings:
     """The settings of the folder; a new or empty folder gets a settings file first."""
     from kquota_spark.config.loader import load_settings
+    from kquota_spark.process.replaced_file import replace_file
 
     config = folder / "kquota.yaml"
     try:
-        folder.mkdir(mode=0o750, parents=True, exist_ok=True)
         is_ours = config.is_file() and config.read_text("utf-8").startswith(f"{_FIRST_LINE}\n")
         if not is_ours and any(folder.iterdir()):
-            raise UserError(f"{folder} holds other files: give another --folder")
-        with _bundled() as bundled:
-            (folder / "quotas.yaml").write_bytes((bundled / "quotas.yaml").read_bytes())
-        places = {name: json.dumps(str(folder / file)) for name, file in _PLACES.items()}
-        config.write_text(_SETTINGS.format(first_line=_FIRST_LINE, **places), "utf-8")
+            raise UserError(f"{folder} holds other files: {_ADVICE}")
     except OSError as error:
-        raise UserError(f"{folder} cannot be written: {error.strerror}: give another --folder") from error
+        raise _not_written(folder, error) from error
+    # The settings first: they mark the folder as ours, also if this process ends before the rest.
+    places = {name: json.dumps(str(folder / file)) for name, file in _PLACES.items()}
+    text = _SETTINGS.format(first_line=_FIRST_LINE, **places)
+    replace_file(config, text.encode(), advice=_ADVICE)
+    with _bundled() as bundled:
+        replace_file(folder / "quotas.yaml", (bundled / "quotas.yaml").read_bytes(), advice=_ADVICE)
     return load_settings(config)
 
 

@@ -233,8 +233,7 @@ class Contents:
         self._feed.close()
 
     def _status(self) -> Report:
-        time_ms = now_ms()
-        return status_report(whole_status(self._settings, self._place, time_ms), time_ms)
+        return status_report(whole_status(self._settings, self._place, now_ms))
 
     def _plans(self) -> Report:
         entries = list(EnforcementLog(self._settings).entries())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from kquota_spark.cli.exit_codes import DONE, ERROR, FOUND
@@ -64,12 +64,11 @@ def run_status(options: argparse.Namespace) -> int:
     Raises:
         UserError: the settings cannot be read.
     """
-    settings, time_ms = settings_of(options), now_ms()
-    status = whole_status(settings, SettingsPlace(options.config, options.tables), time_ms)
+    status = whole_status(settings_of(options), SettingsPlace(options.config, options.tables), now_ms)
     if options.output == "table":
-        _print(status, time_ms)
+        _print(status)
     else:
-        show(status_report(status, time_ms), options.output)
+        show(status_report(status), options.output)
     return DONE if status.verdict.is_ok else FOUND
 
 
@@ -80,29 +79,32 @@ class Status(NamedTuple):
     parts: Sequence[Part]
     newest_ms: int | None
     """Newest second of `decisions`, epoch ms; None without one."""
+    time_ms: int
+    """When it was so, epoch ms."""
 
 
-def whole_status(settings: Settings, place: SettingsPlace, time_ms: int) -> Status:
+def whole_status(settings: Settings, place: SettingsPlace, clock_ms: Callable[[], int]) -> Status:
     """The verdict and all parts; a part that cannot be read is there as well.
 
     Args:
         settings: the installation.
         place: the settings as the caller named them, for commands to run next.
-        time_ms: epoch ms.
+        clock_ms: the wall clock, epoch ms; read again after the tables, which may change meanwhile.
     """
     from kquota_spark.cli.status.of_enforcement import HolderQuestion
     from kquota_spark.cli.status.of_lease import lease_parts
     from kquota_spark.cli.status.of_tables import parts_of_tables
 
     asked = HolderQuestion(settings)
-    lease = lease_parts(settings, place, time_ms)
+    lease = lease_parts(settings, place, clock_ms())
     released_ms = next((part.as_of_ms for part in lease if part.state is State.OFF), None)
-    of_tables = parts_of_tables(settings, place, released_ms, time_ms)
+    of_tables = parts_of_tables(settings, place, released_ms, clock_ms)
+    time_ms = clock_ms()
     tables = next(part for part in of_tables.parts if part.part == "tables")
     enforcement = _enforcement(settings, asked, tables, place, time_ms)
     parts = following([*of_tables.parts, *lease, *enforcement])
     found = verdict(settings, parts, of_tables.newest_ms, place, time_ms, has_tables=of_tables.has_tables)
-    return Status(found, parts, of_tables.newest_ms)
+    return Status(found, parts, of_tables.newest_ms, time_ms)
 
 
 def _enforcement(
@@ -124,9 +126,9 @@ def _enforcement(
     yield lifted_part(log, place)
 
 
-def status_report(status: Status, time_ms: int) -> Report:
+def status_report(status: Status) -> Report:
     """The parts as rows of a report, under the verdict."""
-    newest_ms, found = status.newest_ms, status.verdict
+    newest_ms, found, time_ms = status.newest_ms, status.verdict, status.time_ms
     return Report(
         "kquota status",
         _COLUMNS,
@@ -172,11 +174,11 @@ def _age_text(age_ms: int | None) -> str:
     return "-" if age_ms is None else person_ms(age_ms)
 
 
-def _print(status: Status, time_ms: int) -> None:
+def _print(status: Status) -> None:
     page = Page()
     page.paragraph("", terminal_text(status.verdict.text), Tone.TITLE, indent=0)
     page.line()
-    rows = [_row(part, time_ms) for part in status.parts]
+    rows = [_row(part, status.time_ms) for part in status.parts]
     for part, row in zip(status.parts, rows, strict=True):
         if part.follows:
             continue

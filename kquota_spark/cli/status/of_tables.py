@@ -5,7 +5,7 @@ The rules are those of `kquota doctor`, applied to the files of the newest day: 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from kquota_spark.checkpoints.driver_lock import driver_pid
@@ -45,7 +45,7 @@ class OfTables(NamedTuple):
 
 
 def parts_of_tables(
-    settings: Settings, place: SettingsPlace, released_ms: int | None, now_ms: int
+    settings: Settings, place: SettingsPlace, released_ms: int | None, clock_ms: Callable[[], int]
 ) -> OfTables:
     """The parts that need the tables. Without tables, one part has the error, and the others follow from it.
 
@@ -53,7 +53,7 @@ def parts_of_tables(
         settings: where tables and checkpoints are.
         place: the settings as the caller named them, for the next command.
         released_ms: when the job's last driver released its lease, epoch ms; None if it did not, or has none.
-        now_ms: epoch ms.
+        clock_ms: the wall clock, epoch ms; read after the tables, so that these are not ahead of it.
     """
     with Tables(settings) as tables:
         try:
@@ -63,7 +63,7 @@ def parts_of_tables(
                     tables.open(name)
                 else:
                     tables.follow(name, DAY_MS)
-            parts = list(_parts(tables, settings, place, released_ms, now_ms))
+            parts = list(_parts(tables, settings, place, released_ms, clock_ms()))
             return OfTables(parts, tables.newest_ms("decisions"), True)
         except UserError as error:
             return OfTables(list(_without_tables(error, settings, place)), None, _has_tables(tables))

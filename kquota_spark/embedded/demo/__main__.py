@@ -35,7 +35,7 @@ from kquota_spark.embedded.demo import enforcement as demo_enforcement
 from kquota_spark.embedded.demo import plan as demo_plan
 from kquota_spark.embedded.demo.enforcement import shown
 from kquota_spark.embedded.demo.load import ClientPlan, run_load
-from kquota_spark.embedded.demo.summary import LiveTable, is_all_judged, summarise
+from kquota_spark.embedded.demo.summary import LiveTable, is_all_judged, next_steps, summarise
 from kquota_spark.embedded.settings import BrokerSettings
 from kquota_spark.embedded.setup.jars import CONF, IVY_XML, ensure_jars
 from kquota_spark.embedded.setup.java import find_java
@@ -183,9 +183,12 @@ def _run(chosen: Chosen) -> None:
             audit.terminate()
             _require_success(audit, "audit.log")
         plan = shown("enforce", "plan", config=config)
-    print(summarise(settings, seconds, config, DIRECTORY / "summary.json"))
+    report = DIRECTORY / "report.html"
+    print(shown("throttled", config=config))
+    print(summarise(settings, seconds, DIRECTORY / "summary.json"))
     print(plan)
-    print(shown("report", "--period", "last:1h", "--to", str(DIRECTORY / "report.html"), config=config))
+    print(shown("report", "--period", "last:1h", "--to", str(report), config=config))
+    print(next_steps(config, report))
 
 
 def _log_step(text: str) -> None:

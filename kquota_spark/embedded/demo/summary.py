@@ -12,6 +12,7 @@ from typing import Any
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
+from kquota_spark.formats.text.person_units import person_ms, rate_text, type_text
 from kquota_spark.model.replay.agreement import error_summary
 from kquota_spark.schema.harm import DELAY_MS, IS_VIOLATED
 from kquota_spark.schema.tables import LEFT_OUT
@@ -86,7 +87,7 @@ _SHOWN = (
     ("uncertain, counted apart", "uncertain"),
     ("inferred", "inferred"),
 )
-_LIVE_TITLES = f"{'who':32}{'type':9}{'limit kB/s':>11}{'rate kB/s':>11}{'% of quota':>11}{'throttled':>11}"
+_LIVE_TITLES = f"{'who':32}{'type':9}{'limit':>11}{'rate':>11}{'% of quota':>11}{'delay':>10}"
 _LIVE_ROWS, _BUCKET_ROWS = 14, 12
 _LIVE_EVERY_S = 3.0
 _PLAIN_EVERY_S = 15.0
@@ -148,9 +149,10 @@ def _who(row: dict[str, Any]) -> str:
 
 def _live_line(row: dict[str, Any]) -> str:
     mark = "!" if row["quota_used_percent"] > 100 else " "
+    rates = [rate_text(row["quota_type"], row[name]) for name in ("limit_per_s", "rate_per_s")]
     return (
-        f"            {mark}   {_who(row):32.32}{row['quota_type']:9}{row['limit_per_s'] / 1e3:>11,.0f}"
-        f"{row['rate_per_s'] / 1e3:>11,.1f}{row['quota_used_percent']:>11.1f}{row['throttled_ms']:>8,} ms"
+        f"            {mark}   {_who(row):32.32}{type_text(row['quota_type']):9}{rates[0]:>11}{rates[1]:>11}"
+        f"{row['quota_used_percent']:>11.1f}{person_ms(row['throttled_ms']):>10}"
     )
 
 
@@ -169,36 +171,41 @@ def is_all_judged(settings: Settings) -> bool:
     )
 
 
-def summarise(settings: Settings, demo_seconds: float, config: Path, path: Path) -> str:
+def summarise(settings: Settings, demo_seconds: float, path: Path) -> str:
     """Write `summary.json` and return a readable summary; quota types without judged requests are left out.
 
     Args:
         settings: where the tables are.
         demo_seconds: length of the load, seconds.
-        config: the settings file, for the commands in the summary.
         path: where to write `summary.json`.
     """
     if settings.kafka.has_log:
         with open_tables(settings, "requests", "decisions", "violations") as tables:
             found = {**tables.query(_LOG_TOTALS).dicts()[0], "agreement": _agreement(tables)}
         kept = {"demo_seconds": demo_seconds, **found, "tables": str(Path(settings.tables).absolute())}
-        lines, more = _log_lines(found), "--throttled "
+        lines = _log_lines(found)
     else:
         with open_tables(settings, "jmx_samples", "decisions", "violations") as tables:
             found = {**tables.query(_JMX_TOTALS).dicts()[0], "buckets": tables.query(_JMX_BUCKETS).dicts()}
         kept = {"demo_seconds": demo_seconds, "source": "jmx", **found}
-        lines, more = _jmx_lines(found), ""
+        lines = _jmx_lines(found)
     path.write_text(json.dumps(kept, indent=2) + "\n", encoding="utf-8")
+    return "\n".join(lines)
+
+
+def next_steps(config: Path, report: Path) -> str:
+    """What to open and which commands to try after the demo.
+
+    Args:
+        config: the settings file of the demo.
+        report: its report.
+    """
     own = Path(".venv/bin/kquota")
     kquota = own if own.exists() else own.name
-    lines += [
-        "",
-        f"tables: {Path(settings.tables).absolute()}",
-        "try next:",
-        f"  {kquota} top --config {config}",
-        f"  {kquota} violations --config {config}",
-        f"  {kquota} decisions --config {config} {more}--user alice",
-        f"  {kquota} doctor --config {config}",
+    commands = ("top --once", "timeline --user bob --type produce", "violations --user alice", "doctor")
+    lines = [
+        f"open {report} in a browser, and try",
+        *(f"  {kquota} {each} --config {config}" for each in commands),
     ]
     return "\n".join(lines)
 

@@ -82,13 +82,13 @@ _PAIR_LEVELS = (1, 2, 4, 5)
 # Cached, because a resolution needs them three times, and callers resolve one client in several sets of quotas.
 @lru_cache(maxsize=256)
 def candidates(user: str, client_id: str) -> tuple[Entity, ...]:
-    """The entities that could govern (user, client id), most specific first; none has an empty client id."""
+    """The entities that could govern (user, client id), most specific first; none has an empty name."""
     users: dict[str, Name] = {"named": user, "default": DEFAULT, "absent": None}
     client_ids: dict[str, Name] = {"named": client_id, "default": DEFAULT, "absent": None}
     return tuple(
         Entity(users[of_user], client_ids[of_client])
         for of_user, of_client in LEVELS
-        if client_id or of_client != "named"
+        if (user or of_user != "named") and (client_id or of_client != "named")
     )
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
-from kquota_spark.enforce.policies.context import throttled_percent, value_text
-from kquota_spark.formats.text.person_units import clock_time, rate_text
+from kquota_spark.enforce.policies.context import throttled_percent
+from kquota_spark.formats.text.person_units import clock_time, quota_texts, rate_text
 from kquota_spark.model.quotas.quota_types import CONNECTION, QuotaKey, QuotaType
 from kquota_spark.reports.scope.broker_buckets import amount_per_rate
 from kquota_spark.reports.scope.report_scope import BUCKET, Scope, bucket_of
@@ -187,7 +187,7 @@ def newest_cut(one: ThrottledBucket, uses: Uses, changes: Collection[Change]) ->
 
 def step_text(cut: Change) -> str:
     """The step of a limit, as a sentence."""
-    before, after = (value_text(QuotaKey(cut.key), value or 0.0) for value in (cut.before, cut.after))
+    before, after = quota_texts(QuotaKey(cut.key), cut.before or 0.0, cut.after or 0.0)
     return f"the limit went from {before} to {after} at {clock_time(cut.at_ms, with_day=True)}"
 
 

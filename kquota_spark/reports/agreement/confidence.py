@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.formats.text.person_units import person_ms
+from kquota_spark.formats.text.person_units import iso_time, person_ms
 from kquota_spark.reports.agreement.agreement import LEAST_PERCENT
 from kquota_spark.reports.scope.cluster_command import on_cluster
 from kquota_spark.reports.scope.report_scope import Scope
@@ -52,6 +52,7 @@ select coalesce(sum(seconds) filter (is_log), 0)::bigint as of_log, count(*) as 
        list_sort(list_distinct(list(if(is_log, 'log', 'jmx')))) as sources
 from places
 """
+_EXTENT = "select min(second_ms) as from_ms, max(second_ms) + 1000 as to_ms from judged where {which}"
 _LINES = """
 select coalesce(sum(coalesce(lines, 1)) filter (kind in ('request', 'left_out', 'unreadable')), 0)::bigint as lines,
        count(*) filter (kind = 'unreadable') as unreadable
@@ -97,7 +98,7 @@ def confidence(scope: Scope, settings: Settings, made_at_ms: int) -> Confidence:
     doubts = [
         *_of_coverage(scope, made_at_ms),
         *_of_verdicts(agreement, file),
-        *_of_seconds(seconds, on_cluster("kquota restate", file)),
+        *_of_seconds(scope, seconds, file),
         *_of_delay(seconds["replay_ms"], seconds["broker_ms"]),
         *_of_log(lines, unreadable, gaps, of_brokers),
         *_of_time(lag_ms),
@@ -160,7 +161,7 @@ def _of_verdicts(agreement: tuple[Agreement, ...], file: str) -> Iterator[_Doubt
             )
 
 
-def _of_seconds(seconds: dict[str, int], restate: str) -> Iterator[_Doubt]:
+def _of_seconds(scope: Scope, seconds: dict[str, int], file: str) -> Iterator[_Doubt]:
     if not seconds["decisions"]:
         yield _Doubt("nothing of this period was judged: there is usage, and no decision", Trust.NO)
         return
@@ -184,13 +185,26 @@ def _of_seconds(seconds: dict[str, int], restate: str) -> Iterator[_Doubt]:
     if behind > MOST_BEHIND_PERCENT:
         yield _Doubt(
             f"{behind:.1f} % of the seconds were judged before the quotas of their time were known: "
-            f"{restate} judges them again"
+            f"{_restate(scope, 'is_rules_behind', file)} judges them again"
         )
     late = _percent(seconds["late"], seconds["late"] + seconds["verdicts"]) or 0.0
     if late > MOST_LATE_PERCENT:
         yield _Doubt(
-            f"{late:.2f} % of the requests came after their second had been judged: {restate} counts them"
+            f"{late:.2f} % of the requests came after their second had been judged: "
+            f"{_restate(scope, 'late > 0', file)} counts them"
         )
+
+
+def _restate(scope: Scope, which: str, file: str) -> str:
+    """The command that restates the seconds from the first to the last of some decisions.
+
+    Args:
+        scope: the period.
+        which: SQL condition of the decisions; some must match.
+        file: path of the settings; empty for none.
+    """
+    (row,) = scope.rows(_EXTENT.format(which=which))
+    return on_cluster(f"kquota restate --from {iso_time(row['from_ms'])} --to {iso_time(row['to_ms'])}", file)
 
 
 def _of_delay(replay_ms: int | None, broker_ms: int | None) -> Iterator[_Doubt]:

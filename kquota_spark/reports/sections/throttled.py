@@ -64,13 +64,29 @@ from (select distinct {BUCKET}, users, client_ids from judged where is_throttled
   select (quota_type, "user", client_id, tags) from (select unnest(?, recursive := true))
 )) group by all
 """  # noqa: S608 - names of ours
-_SHARED = """
-select mine.*, count(distinct second_ms) as time_throttled_s,
-       sum(observed_throttle_ms)::bigint as delay_ms,
-       arg_max(broker_id, (observed_throttle_ms, -broker_id)) as worst_broker_id
-from mine join used on used.quota_type = mine.quota_type and used.client_id = mine.bucket_client_id
-where shared_with > 0 and observed_throttle_ms > 0 group by all order by time_throttled_s desc, mine.bucket_client_id
-"""
+# `usage` has only the sum of a second. Where `requests` lacks its lines, the mean is the least that the longest can be.
+_SHARED = f"""
+with lines as (
+  select broker_id, quota_type, client_id, record_time_ms // 1000 * 1000 as second_ms,
+         max(observed_throttle_ms) as longest_ms
+  from requests
+  where cluster_id = ? and kind = 'request' and "user" = ? and observed_throttle_ms > 0
+    and record_time_ms >= ? and record_time_ms < ?
+  group by all
+), own as (
+  select mine.*, used.broker_id, used.second_ms, is_log, observed_throttle_ms, true as is_throttled,
+         coalesce(longest_ms, observed_throttle_ms / greatest(requests, 1)) as longest_ms
+  from mine join used on used.quota_type = mine.quota_type and used.client_id = mine.bucket_client_id
+  left join lines on (lines.broker_id, lines.quota_type, lines.client_id, lines.second_ms)
+    = (used.broker_id, used.quota_type, used.client_id, used.second_ms)
+  where shared_with > 0 and observed_throttle_ms > 0
+), {time_throttled(BUCKET, "own")}, sums as (
+  select {BUCKET}, any_value(shared_with) as shared_with, sum(observed_throttle_ms)::bigint as delay_ms,
+         arg_max(broker_id, (observed_throttle_ms, -broker_id)) as worst_broker_id
+  from own group by all
+)
+select * from sums join of_time using ({BUCKET}) order by time_throttled_s desc, bucket_client_id
+"""  # noqa: S608 - names of ours
 _SPREADS = """
 select "user", count(*) as requests, sum(observed_throttle_ms)::bigint as delay_ms,
        quantile_disc(observed_throttle_ms, list_transform(range(101), lambda step: step / 100.0)) as percentiles_ms
@@ -183,7 +199,7 @@ def _shared(scope: Scope) -> list[ThrottledBucket]:
             clients=(f"{scope.tenant} / {row['bucket_client_id']}",),
             shared_with=row["shared_with"],
         )
-        for row in scope.rows(_SHARED)
+        for row in scope.rows(_SHARED, scope.cluster_id, scope.tenant, *scope.asked, scope.covered.to_ms)
     ]
 
 

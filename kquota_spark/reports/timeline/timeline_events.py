@@ -112,10 +112,8 @@ def _entities(who: Identity, keys: Sequence[BucketKey]) -> Iterator[str]:
     """All entities that could have governed the client or its buckets."""
     for key in keys:
         user, client_id = who.user or key.user, who.client_id or key.client_id
-        # Without a user, only rules of the client id alone are wanted; those of the placeholder user are filtered out.
-        yield from (
-            str(entity) for entity in candidates(user or "-", client_id) if user or entity.user is None
-        )
+        # Without a user, only rules of the client id alone are wanted, not those of the default user.
+        yield from (str(entity) for entity in candidates(user, client_id) if user or entity.user is None)
 
 
 def _config(

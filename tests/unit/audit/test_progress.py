@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kquota_spark.audit.progress import Progress
+from kquota_spark.audit.progress import Progress, read_text
 
 KAFKA = {
     "description": "KafkaV2[Subscribe[t]]",
@@ -46,6 +46,11 @@ def test_a_waiting_query_reports_with_the_next_number_and_counts_no_batch() -> N
     progress.add(_report(1, 20, 500, KAFKA))
     assert (progress.rows, progress.batches) == (1_500, 2)
     assert progress.reported == "2026-11-21T05:40:20.000Z"
+
+
+def test_the_line_of_the_job_names_what_it_counts() -> None:
+    progress = {"log": Progress(rows=7_968), "jmx": Progress(rows=120)}
+    assert read_text(progress) == "messages read: 7,968 of the log, 120 of jmx"
 
 
 def test_kafka_lag_is_what_all_partitions_still_hold() -> None:

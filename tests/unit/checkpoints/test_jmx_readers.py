@@ -103,7 +103,8 @@ def test_doctor_does_not_take_samples_for_requests(tmp_path: Path) -> None:
     write_table(tmp_path, "jmx_samples", *rows)
     settings = Settings(tables=str(tmp_path), kafka=Kafka(topic="", jmx_topic="jmx"))
     found = [
-        (check.status.value, check.what, check.evidence) for check in run_checks(settings, T0_MS + 2_000)
+        (check.status.value, check.what, check.evidence)
+        for check in run_checks(settings, lambda: T0_MS + 2_000)
     ]
     assert found == [
         ("ok", "quota snapshot", "demo: quotas are known through 2026-11-21 05:40:02 UTC"),
@@ -119,7 +120,7 @@ def test_doctor_does_not_take_samples_for_requests(tmp_path: Path) -> None:
     write_table(
         tmp_path, "jmx_samples", sample(3, broker_id=2), sample(4, kind="unreadable", reason="no JSON")
     )
-    late = {check.what: check for check in run_checks(settings, T0_MS + 3_600_000)}
+    late = {check.what: check for check in run_checks(settings, lambda: T0_MS + 3_600_000)}
     assert late["JMX judged"].status.value == "fail"
     assert late["JMX judged"].evidence == "demo: 1 decisions of 2 sampled rates"
     assert late["JMX samples"].evidence.endswith("1 cannot be read: 1 no JSON")

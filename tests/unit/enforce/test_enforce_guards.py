@@ -305,12 +305,14 @@ def test_mode_a_person_is_told_which_key_asks_for_what() -> None:
     assert (row.guard, row.detail) == ("mode", f"enforcer planned and approved it: {said}")
 
 
-def test_owner_a_person_is_told_of_the_owners_and_not_where_it_was_edited() -> None:
+def test_owner_a_person_is_refused_by_the_owners_and_not_by_an_edit_after_decisions() -> None:
     owned = replace(SETTINGS, owners={"strimzi": ("users/al.*",)})
     (row,) = World(owned).enforce(override())
     assert (row.guard, row.detail) == ("owner", "managed by strimzi (guards.owners in the policy file)")
     edited = situation(edited_at_ms={ALICE: NOW_MS - 300_000})
     before_it = replace(override(), evidence=evidence(NOW_MS - 600_000))
-    (row,) = World().enforce(before_it, known=edited)
+    assert events(World().enforce(before_it, known=edited)) == SENT
+    policy = replace(before_it, policy="penalty")
+    (row,) = World().enforce(policy, known=edited)
     said = "edited 300 s ago, after the decisions that this rests on"
     assert (row.guard, row.detail) == ("owner", said)

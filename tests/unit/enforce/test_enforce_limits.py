@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from kquota_spark.config.rules import Duration
-from kquota_spark.enforce.changes import Mode, Quota
+from kquota_spark.enforce.changes import OVERRIDE, Mode, Quota
 from kquota_spark.enforce.in_memory import MemoryCluster
 from kquota_spark.enforce.ports import Change, Frozen, Held
 from kquota_spark.model.quotas.entities import Entity
@@ -69,6 +69,15 @@ def test_hold_one_change_of_a_quota_within_the_hold_time() -> None:
     assert events(world.enforce(proposal(2e6, 3e6, now_ms=at_ms), now_ms=at_ms)) == ["refused by hold"]
     at_ms += 1
     assert events(world.enforce(proposal(2e6, 3e6, now_ms=at_ms), now_ms=at_ms)) == SENT
+
+
+def test_hold_time_and_turns_are_no_bounds_for_a_person() -> None:
+    world = World(replace(SETTINGS, reversals_per_day=0))
+    world.enforce(proposal(3e6))
+    for minute, (after, before) in enumerate(((4e6, 3e6), (3e6, 4e6)), 1):
+        at_ms = NOW_MS + minute * MINUTE_MS
+        wanted = proposal(after, before, now_ms=at_ms, policy=OVERRIDE, lasts_ms=HOUR_MS)
+        assert events(world.enforce(wanted, now_ms=at_ms)) == SENT
 
 
 def test_hold_begins_again_when_a_change_is_taken_back() -> None:
@@ -136,7 +145,8 @@ def test_unstable_a_quota_that_turns_round_too_often_is_left_alone_for_a_day() -
         at_ms = NOW_MS + hour * HOUR_MS
         found = events(world.enforce(proposal(after, before, now_ms=at_ms), now_ms=at_ms))
         assert found == (SENT if hour < 3 else ["refused by unstable"])
-    assert world.ledger.entries()[-1].detail.startswith("unstable: ")
+    said = "it would turn round 3 times within a day, more than 2"
+    assert world.ledger.entries()[-1].detail == said
     # A day after the first turn, at 1 h, there is one turn less to count.
     at_ms = NOW_MS + HOUR_MS + DAY_MS
     plan = world.enforcer().plan([proposal(3.5e6, 3e6)], situation(at_ms - 1), at_ms - 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import runpy
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from kquota_spark.cli.main import main
 from kquota_spark.config.loader import load_settings
 from kquota_spark.config.settings import Settings
 from kquota_spark.enforce.changes import Event, LogEntry, Proposal
+from kquota_spark.enforce.guards import Situation
 from kquota_spark.enforcement import job as enforce
 from kquota_spark.enforcement.assembly import Enforcing
 from kquota_spark.enforcement.job import Checks, run_enforcement
@@ -115,6 +117,20 @@ def test_a_long_look_is_followed_by_a_rest_in_which_only_what_is_over_ends(
         job.checks.try_to_check()
         assert cluster.of_alice == "1000000", "the penalty is over"
     assert checked == [0.0, 200.0]
+
+
+def test_tables_that_change_while_a_long_look_reads_them_are_not_ahead_of_the_clock(
+    cluster: InMemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, know = Job(cluster), Enforcing.situation
+
+    def slowly(run: Enforcing, now_ms: int) -> Situation:
+        cluster.now_ms += 8_000  # the watcher writes every second, and clocks may differ by 5 s
+        return replace(know(run, now_ms), rules_known_through_ms=cluster.now_ms - 1_000)
+
+    monkeypatch.setattr(Enforcing, "situation", slowly)
+    job.checks.check()
+    assert job.events() == [Event.PLANNED, Event.SENDING, Event.APPLIED]
 
 
 def test_while_it_is_frozen_nothing_is_sent_and_nothing_ends(

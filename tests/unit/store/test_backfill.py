@@ -44,6 +44,9 @@ def test_every_line_of_a_capture_is_a_row_with_the_bytes_that_the_parser_finds(
 ) -> None:
     assert main(["backfill", "--config", str(config), "--file", f"7={CAPTURE}"]) == 0
     told = capsys.readouterr().err.splitlines()
+    # The lines are from 05:38:17 until 05:40:05.
+    again = f"kquota restate --from 2026-11-21T05:38:17Z --to 2026-11-21T05:40:06Z --config {config}"
+    assert told[1:] == [f"next: {again}"]
     lines = _lines()
     assert told[0].startswith(f"{CAPTURE}: {len(lines):,} lines, 2026-")
     rows = _requests(tmp_path)
@@ -54,7 +57,7 @@ def test_every_line_of_a_capture_is_a_row_with_the_bytes_that_the_parser_finds(
         ("past", 7, 7, "request")
     }
     settings = Settings(cluster_id="past", tables=f"{tmp_path}/tables")
-    found = {check.what: check.status.name for check in run_checks(settings, 0)}
+    found = {check.what: check.status.name for check in run_checks(settings, lambda: 0)}
     assert (found["lines"], found["offsets"]) == ("OK", "OK")
 
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from kquota_spark.config.settings import Settings
+from kquota_spark.doctor.checks import run_checks
 from tests.support.clock import set_clock
 from tests.support.tables.audited_tables import DECISIONS as _DECISIONS
 from tests.support.tables.audited_tables import NOW_MS
@@ -110,6 +112,20 @@ def test_quotas_known_through_the_future_are_a_failure(
     code, findings = _findings(_tables(tmp_path, rules=(ahead,)), capsys)
     known = "demo: quotas are known through 2099-01-01 00:00:00 UTC, ahead of this clock"
     assert (code, findings) == (2, [("fail", "quota snapshot", known)])
+
+
+def test_quotas_that_are_known_longer_while_the_checks_run_are_ok(tmp_path: Path) -> None:
+    root = _tables(tmp_path, rules=(source(0),))
+
+    def clock_ms() -> int:
+        write_table(root, "quota_rules", source(7))  # the watcher writes while a slow machine reads
+        return T0_MS
+
+    checks = run_checks(Settings(cluster_id="demo", tables=str(root)), clock_ms)
+    [known] = [check for check in checks if check.what == "quota snapshot"]
+    assert (known.status.value, known.evidence) == (
+        "ok", "demo: quotas are known through 2026-11-21 05:40:00 UTC"
+    )  # fmt: skip
 
 
 def test_agreement_below_99_percent_names_likely_causes(

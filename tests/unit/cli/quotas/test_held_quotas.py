@@ -14,8 +14,7 @@ import pytest
 from kquota_spark.cli.quotas.held_quotas import held_notes, held_steps
 from kquota_spark.config.contexts import Context, Contexts, save_contexts
 from kquota_spark.config.settings import Settings
-from kquota_spark.enforce.changes import Event, Evidence, LogEntry, Mode, Proposal, Quota, StepId
-from kquota_spark.enforce.lifting import POLICY as LIFTED
+from kquota_spark.enforce.changes import LIFT, Event, Evidence, LogEntry, Mode, Proposal, Quota, StepId
 from kquota_spark.enforcement.edges.log import EnforcementLog
 from kquota_spark.model.quotas.entities import Entity, IpEntity
 from kquota_spark.model.quotas.quota_set import QuotaEdit
@@ -55,7 +54,7 @@ def step(
 
 
 SENT = (Event.SENDING, Event.APPLIED)
-LIFT = step(1, *SENT, after=None, until_ms=None, policy=LIFTED)
+LIFTED = step(1, *SENT, after=None, until_ms=None, policy=LIFT)
 
 
 def notes(
@@ -77,8 +76,8 @@ def notes(
         (step(1, *SENT, before=None), 5e5, 5e5, f"{FOR_NOW} then it is removed; {FOR_GOOD}"),
         (step(1, *SENT, until_ms=None), 5e5, 8e5, f"{PENALTY}, with no end: what you set stays"),
         (step(1, *SENT, until_ms=None), 5e5, 5e5, None),
-        (LIFT, None, 8e5, f"{IS_LIFTED} does not put 1,000,000 back: what you set stays"),
-        (LIFT, None, None, f"{IS_LIFTED} puts 1,000,000 back"),
+        (LIFTED, None, 8e5, f"{IS_LIFTED} does not put 1,000,000 back: what you set stays"),
+        (LIFTED, None, None, f"{IS_LIFTED} puts 1,000,000 back"),
         (step(1, Event.SENDING), 5e5, 8e5, f"{FOR_NOW} what you set stays, 1,000,000 does not come back then"),
         ([*step(1, *SENT), *step(2, *SENT, before=5e5, after=4e5, until_ms=None)], 4e5, 8e5,
          f"{HAS_SET} 400,000 (penalty, plan p-2), with no end: what you set stays"),

@@ -271,6 +271,7 @@ def test_nothing_found_is_told_from_nothing_processed(
         ("2026-11-21T05:40:00Z", T0_MS),
         ("2026-11-21T06:40:00+01:00", T0_MS),
         ("2026-11-21 05:40", T0_MS),
+        ("2026-11-21 05:40:00 UTC", T0_MS),  # as every message prints it
     ],
 )
 def test_since_is_relative_to_now_or_iso_in_utc(text: str, time_ms: int) -> None:

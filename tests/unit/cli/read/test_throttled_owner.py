@@ -110,6 +110,15 @@ def test_without_a_file_there_is_no_column_and_no_filter(
     assert capsys.readouterr().err == line
 
 
+@pytest.mark.parametrize("mode", ["--episodes", "--seconds"])
+def test_an_owner_is_refused_where_it_would_be_ignored(
+    mode: str, config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["throttled", "--config", str(config), mode, "--owner", "payments"]) == 1
+    line = f"kquota: throttled: --owner works only without {mode}\n"
+    assert capsys.readouterr() == ("", line)
+
+
 def test_an_unknown_owner_is_one_line_with_the_nearest_name(
     config: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import shlex
 import subprocess
 import sys
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 
 from kquota_spark.cli.main import main
+
+pytestmark = pytest.mark.timeout(300)  # seconds on a calm machine, more beside other work
 
 
 def test_the_bundled_log_becomes_tables_and_a_report_and_all_commands_that_it_names_answer(
@@ -47,6 +52,31 @@ def test_the_tables_are_written_once_and_a_cut_off_start_is_repeated(
     assert main(["try", "--folder", str(folder)]) == 0
     assert not (folder / "tables.unfinished").exists()
     assert capsys.readouterr().err == "writing the tables of the bundled log\n" * 2
+
+
+def test_two_at_once_in_one_folder_write_the_tables_once_and_both_answer(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "kquota_spark.cli.main", "try", "--folder", str(tmp_path / "sample")]
+    both = [subprocess.Popen(command, stdout=PIPE, stderr=PIPE, text=True) for _ in range(2)]
+    ended = [process.communicate(timeout=120) for process in both]
+    assert [process.returncode for process in both] == [0, 0]
+    (one, _), (other, _) = ended
+    assert one == other and one.startswith("5,000 lines of a Kafka 4.1.1 broker: ")
+    lines = [line for _, errors in ended for line in errors.splitlines()]
+    assert lines.count("writing the tables of the bundled log") == 1
+    assert not (tmp_path / "sample" / "tables.unfinished").exists()
+
+
+def test_a_second_one_waits_for_the_first(tmp_path: Path) -> None:
+    lock = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    command = [sys.executable, "-m", "kquota_spark.cli.main", "try", "--folder", str(tmp_path)]
+    with subprocess.Popen(command, stdout=PIPE, stderr=PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline() == f"waiting for another kquota try in {tmp_path}\n"
+        assert list(tmp_path.iterdir()) == []
+        os.close(lock)
+        assert process.wait(timeout=120) == 0
+    assert (tmp_path / "report.html").exists()
 
 
 def test_a_folder_with_other_files_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Mapping
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,16 @@ def test_a_part_that_is_not_well_names_the_next_command_and_the_exit_code_is_2(
     assert {name for name, row in found.items() if row["state"] not in ("ok", "off")} == {part}
     row = found[part]
     assert (row["state"], row["figure"], row["next"]) == (state, figure, f"{then} --config {config}")
+
+
+def test_tables_that_change_while_a_slow_machine_reads_them_are_not_ahead_of_the_clock(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_tables(config, source=source(17))  # 7 s after NOW; clocks may differ by 5 s
+    clock = count(NOW_MS, 8_000)
+    set_clock(monkeypatch, lambda: next(clock))
+    code, found = rows(config)
+    assert (code, found["sources"]["state"]) == (0, "ok")
 
 
 def test_a_job_that_stands_still_is_named_with_the_way_to_start_it(

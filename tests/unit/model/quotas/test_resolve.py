@@ -214,5 +214,12 @@ def test_candidates_of_a_client_called_default() -> None:
     assert resolved(rules, PRODUCE, "u", "c").limit == 2.0
 
 
+def test_no_entity_has_an_empty_name() -> None:
+    # Kafka refuses a quota of an empty user or client id, so neither can govern. Defaults can.
+    assert [entity.level for entity in candidates("", "c")] == [4, 5, 6, 7, 8]
+    assert [entity.level for entity in candidates("u", "")] == [2, 3, 5, 6, 8]
+    assert candidates("", "") == (Entity(DEFAULT, DEFAULT), Entity(DEFAULT), Entity(None, DEFAULT))
+
+
 def test_the_key_of_a_type() -> None:
     assert (QuotaType.PRODUCE.key, QuotaType.FETCH.key) == (PRODUCE, FETCH)

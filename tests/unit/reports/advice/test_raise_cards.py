@@ -214,7 +214,7 @@ def test_a_cut_of_enforcement_is_meant_and_of_an_unknown_edit_it_can_be_undone(
     )
     card = _card(page)
     assert card.is_left is is_left
-    cut = "the limit went from 2,000,000 B/s to 1,000,000 B/s at 11-21 05:40:00"
+    cut = "the limit went from 2.0 MB/s to 1.0 MB/s at 11-21 05:40:00"
     assert card.cause == cut
     by = "by repeat-offenders: over its limit all the time (enforcement applied), so the cut is meant"
     assert card.reason.endswith(f"under 1,000,000 B/s: {cut} {by}") is is_left

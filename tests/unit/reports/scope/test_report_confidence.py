@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kquota_spark.cli.main import parser_for
 from kquota_spark.config.settings import Settings
 from kquota_spark.reports.pages.gathering import gather_report
 from kquota_spark.reports.scope.period import Period
@@ -55,14 +57,17 @@ def test_verdicts_that_differ_from_the_brokers(
         (
             {"is_rules_behind": True},
             (
-                "60.0 % of the seconds were judged before the quotas of their time were known: kquota restate judges "
-                "them again"
+                "60.0 % of the seconds were judged before the quotas of their time were known: kquota restate --from "
+                "2026-11-21T05:40:01Z --to 2026-11-21T05:40:04Z judges them again"
             ),
         ),
         # 3 late beside 3 judged
         (
             {"late": 1},
-            "50.00 % of the requests came after their second had been judged: kquota restate counts them",
+            (
+                "50.00 % of the requests came after their second had been judged: kquota restate --from "
+                "2026-11-21T05:40:01Z --to 2026-11-21T05:40:04Z counts them"
+            ),
         ),
     ],
 )
@@ -84,8 +89,11 @@ def test_commands_in_reasons_name_the_settings_of_the_cluster_and_a_tenant_sees_
     commands = [command for reason in found for command in re.findall(r"kquota .*\.yaml'", reason)]
     assert commands == [
         "kquota agreement --config 'conf/my kquota.yaml'",
-        "kquota restate --config 'conf/my kquota.yaml'",
+        "kquota restate --from 2026-11-21T05:40:00Z --to 2026-11-21T05:40:10Z --config 'conf/my kquota.yaml'",
     ]
+    words = shlex.split(commands[1])[1:]
+    parsed = parser_for(words).parse_args(words)
+    assert (parsed.start.time_ms, parsed.end.time_ms) == (T0_MS, T0_MS + 10_000)
     assert len(own) == 2
     assert not [reason for reason in own if "--config" in reason]
 

@@ -132,7 +132,7 @@ def test_the_most_total_delay_comes_first_and_a_cut_is_its_cause(tmp_path: Path)
         "users/alice",
         6_000,
     )
-    assert bob.cause == "the limit went from 2,000,000 B/s to 1,000,000 B/s at 11-21 05:40:00"
+    assert bob.cause == "the limit went from 2.0 MB/s to 1.0 MB/s at 11-21 05:40:00"
     assert bob.confidence.startswith("low: ")
     assert alice.cause == "a steady load above the limit"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path
 
 import pytest
 
@@ -22,6 +23,7 @@ from tests.support.tables.report_tables import (
     TO_MS,
     write_report_tables,
 )
+from tests.support.tables.table_rows import T0_MS, decision, request, usage, write_table
 
 EVERYBODY = ("alice", "bob", "carol", "jmx-reader", "dave", *HOSTILE)
 
@@ -67,6 +69,32 @@ def test_a_bucket_shared_with_others_tells_only_of_own_throttles(settings: Setti
     assert bob.time_throttled_percent == 100 * 120 / LENGTH_S
     assert (bob.limit_per_s, bob.throttled_requests, bob.peak_quota_used_percent) == (None, None, None)
     assert carol is None
+
+
+def test_the_part_of_a_shared_bucket_counts_the_seconds_in_which_a_throttle_still_ran(tmp_path: Path) -> None:
+    throttles_ms = {10: (3_200, 500), 12: (1_000,), 20: (200,), 27: (2_000,), 29: (5_000,)}
+    write_table(
+        tmp_path, "usage", usage(0), usage(15, user="carol", client_id=SHARED, observed_throttle_ms=9_000),
+        *(usage(at_s, user="bob", client_id=SHARED, requests=len(each), observed_throttle_ms=sum(each))
+          for at_s, each in throttles_ms.items()),
+    )  # fmt: skip
+    lines = [(at_s, throttle_ms) for at_s, each in throttles_ms.items() for throttle_ms in each]
+    # The line of second 27 is not kept: its only request had all of the throttle.
+    write_table(
+        tmp_path, "requests", request(9, T0_MS + 15_000, user="carol", client_id=SHARED, observed_throttle_ms=9_000),
+        *(request(offset, T0_MS + 1_000 * at_s + 7, user="bob", client_id=SHARED, observed_throttle_ms=throttle_ms,
+                  quota_type="produce")
+          for offset, (at_s, throttle_ms) in enumerate(lines) if at_s != 27),
+    )  # fmt: skip
+    both = {"bucket_user": "", "bucket_client_id": SHARED, "users": ["bob", "carol"], "client_ids": [SHARED]}
+    write_table(tmp_path, "decisions", *(decision(at_s, **both) for at_s in (*throttles_ms, 15)))
+    settings = Settings(cluster_id="demo", tables=str(tmp_path))
+    page = gather_report(settings, Period(T0_MS, T0_MS + 30_000), made_at_ms=T0_MS + 30_000, tenant="bob")
+    (bob,) = page.throttled
+    # Seconds 10 to 13 for the throttle of 3.2 s, in which that of second 12 ran and ended; second 20; 27, 28;
+    # and 29, the last of the period.
+    assert (bob.time_throttled_s, bob.delay_ms) == (4 + 1 + 2 + 1, 11_900)
+    assert bob.time_throttled_percent == 100 * 8 / 30
 
 
 def test_a_tenant_is_told_how_long_it_was_throttled(settings: Settings) -> None:
