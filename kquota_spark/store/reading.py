@@ -80,6 +80,7 @@ class Tables:
             settings: where the tables are.
             most_s: seconds after which queries end with a `SlowError`; None for no limit.
         """
+        self._settings = settings
         self._root = trimmed(settings.tables)
         self._storage = storage_options(settings)
         self._file = settings.file
@@ -108,6 +109,10 @@ class Tables:
         )
         connection.execute("set TimeZone = 'UTC'")
         return connection
+
+    def another(self) -> Tables:
+        """The same tables for other times, none opened yet, with what is left of the time limit; to be closed."""
+        return Tables(self._settings, None if self._limit is None else self._limit.left_s)
 
     def open(self, name: str, newer_than_ms: int | None = None, until_ms: int | None = None) -> None:
         """Make a table visible to `query`.

@@ -4,7 +4,8 @@ Each module answers one question of the page: with its figures from the tables, 
 page, and its files for programs. A new section is a module with a `SECTION`, its fields of `AuditReport`, and its place
 in `SECTIONS`. Texts are as clients sent them; the code that draws a page escapes them.
 
-In reading order: changes, rates, throttled, limits, buckets, spread, usage, unprotected, to_do, capacity, trust.
+In reading order: changes, rates, throttled, budgets, limits, buckets, spread, usage, unprotected, to_do, capacity,
+trust.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from kquota_spark.reports.scope.shared_rows import (
 )
 from kquota_spark.reports.sections import (
     buckets,
+    budgets,
     capacity,
     changes,
     limits,
@@ -33,6 +35,7 @@ from kquota_spark.reports.sections import (
     usage,
 )
 from kquota_spark.reports.sections.buckets import PeriodBucket
+from kquota_spark.reports.sections.budgets import OwnerBudget
 from kquota_spark.reports.sections.capacity import Capacity
 from kquota_spark.reports.sections.limits import HeatMap
 from kquota_spark.reports.sections.rates import Line
@@ -44,6 +47,7 @@ from kquota_spark.reports.sections.usage import Talkers
 
 SECTIONS = (
     throttled.SECTION,
+    budgets.SECTION,
     limits.SECTION,
     buckets.SECTION,
     usage.SECTION,
@@ -74,6 +78,8 @@ class AuditReport:
     throttle_pairs: tuple[ThrottlePair, ...] = ()
     throttle_spreads: tuple[ThrottleSpread, ...] = ()
     """Users with the most total delay first."""
+    budgets: Sequence[OwnerBudget] = ()
+    """The least left first; of a tenant's page only the tenant's own. Empty without a file of owners."""
     heat: tuple[HeatMap, ...] = ()
     """One heat map per quota type."""
     lines: Sequence[Line] = ()
