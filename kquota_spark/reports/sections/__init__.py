@@ -47,7 +47,6 @@ from kquota_spark.reports.sections.usage import Talkers
 
 SECTIONS = (
     throttled.SECTION,
-    budgets.SECTION,
     limits.SECTION,
     buckets.SECTION,
     usage.SECTION,
@@ -56,6 +55,7 @@ SECTIONS = (
     to_do.SECTION,
     capacity.SECTION,
     trust.SECTION,
+    budgets.SECTION,
 )
 """All sections, in the order of a page."""
 WITHOUT_QUOTAS = (usage.SECTION, to_do.SECTION, unprotected.SECTION, capacity.SECTION, trust.SECTION)
