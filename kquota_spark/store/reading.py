@@ -110,9 +110,15 @@ class Tables:
         connection.execute("set TimeZone = 'UTC'")
         return connection
 
-    def another(self) -> Tables:
-        """The same tables for other times, none opened yet, with what is left of the time limit; to be closed."""
-        return Tables(self._settings, None if self._limit is None else self._limit.left_s)
+    def another(self, most_s: float | None = None) -> Tables:
+        """The same tables for other times, none opened yet; to be closed.
+
+        Args:
+            most_s: its time limit, s; at most a third of what is left of the limit here. None for no limit of its own.
+        """
+        limits = [] if self._limit is None else [self._limit.left_s / 3]
+        limits += [] if most_s is None else [most_s]
+        return Tables(self._settings, min(limits, default=None))
 
     def open(self, name: str, newer_than_ms: int | None = None, until_ms: int | None = None) -> None:
         """Make a table visible to `query`.

@@ -14,7 +14,14 @@ from kquota_spark.cli.read.throttled import of_one_cluster, require_owner
 from kquota_spark.cli.text.render import Colour, Row, Shown
 from kquota_spark.config.owners.owners_file import load_owners, owners_of
 from kquota_spark.errors import UserError
-from kquota_spark.formats.text.person_units import clock_time, or_dash, person_ms, person_percent, person_span
+from kquota_spark.formats.text.person_units import (
+    clock_time,
+    or_dash,
+    person_ms,
+    person_percent,
+    person_span,
+    type_text,
+)
 from kquota_spark.model.budgets.budgets import Budget, OwnSeconds, budget_of
 from kquota_spark.model.budgets.objectives import PAGING, WINDOWS_S
 from kquota_spark.model.owners import Owners
@@ -176,7 +183,9 @@ def _pages(budget: Budget) -> bool:
 
 
 def _name(row: Row) -> str:
-    return row["owner"] if row["quota_type"] is None else f"  {bucket_text(row)} {row['quota_type']}"
+    return (
+        row["owner"] if row["quota_type"] is None else f"  {bucket_text(row)}, {type_text(row['quota_type'])}"
+    )
 
 
 def _seconds(value_s: float) -> str:
@@ -204,7 +213,7 @@ def _shown(rows: Sequence[Mapping[str, Any]], title: str) -> tuple[Shown, ...]:
         for (name, key), rank in zip(zip(WINDOWS_S, _BURNS, strict=True), (5, 6, 2, 4, 3), strict=True)
     )
     return (
-        Shown(title, _name, is_text=True, keep=12),
+        Shown(title, _name, is_text=True, keep=28 if any(row["quota_type"] for row in rows) else 12),
         Shown("objective", lambda row: f"{row['objective_percent']:g} %", rank=8),
         Shown("active", lambda row: _seconds(row["active_s"]), rank=7),
         Shown("throttled", lambda row: _seconds(row["time_throttled_s"]), note="throttled: time throttled"),

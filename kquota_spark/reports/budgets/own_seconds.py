@@ -33,8 +33,8 @@ _ONE_SOURCE = """ and ({from_log} or (broker_id, quota_type) not in (
   select distinct broker_id, quota_type from {table} where {during} and {from_log}))"""
 _OF_USER = {
     "usage": " and usage.\"user\" = getvariable('budget_user')",
-    "decisions": f""" and (decisions.bucket_user = getvariable('budget_user')
-  or list_contains(users, getvariable('budget_user')) or bucket_user = '' and len(users) >= {_MOST_NAMES})""",
+    "decisions": f""" and decisions.bucket_user in ('', getvariable('budget_user')) and (bucket_user <> ''
+  or list_contains(users, getvariable('budget_user')) or len(users) >= {_MOST_NAMES})""",
 }
 _PART = (
     "len(list_filter(getvariable('budget_edges')::bigint[], lambda edge: edge <= epoch_ms({table}.second)))"

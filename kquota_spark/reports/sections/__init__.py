@@ -80,6 +80,8 @@ class AuditReport:
     """Users with the most total delay first."""
     budgets: Sequence[OwnerBudget] = ()
     """The least left first; of a tenant's page only the tenant's own. Empty without a file of owners."""
+    are_budgets_slow: bool = False
+    """The budgets are left out, because reading their period takes too long."""
     heat: tuple[HeatMap, ...] = ()
     """One heat map per quota type."""
     lines: Sequence[Line] = ()

@@ -14,6 +14,7 @@ from kquota_spark.config.owners.owners_file import owners_of
 from kquota_spark.formats.text.person_units import person_ms
 from kquota_spark.model.budgets.budgets import LeftAt, burn_down
 from kquota_spark.model.budgets.objectives import PAGING
+from kquota_spark.process.time_limit import SlowError
 from kquota_spark.reports.budgets.grouping import Grouping, by_owner, of_tenant
 from kquota_spark.reports.budgets.owned_budgets import OwnedBudget, budgets_at
 from kquota_spark.reports.parts import words
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 _STEPS = 120
 """Points of a burn-down after the first one."""
 _MOST_LINES = 8
+_MOST_TENANT_S = 10.0
+"""Time limit of the budget on a tenant's page, s."""
+_TOO_SLOW = "It is left out: reading the whole period takes too long for this page. kquota budget shows it."
 _COLUMNS = (
     Column("owner"),
     *Column.numbers("objective", "active", "time throttled", "allowed", "left", "share left"),
@@ -72,10 +76,15 @@ def gather(scope: Scope) -> dict[str, Any]:
     to_ms = scope.covered.to_ms // 1_000 * 1_000
     grouping = _grouping(scope, to_ms)
     if grouping is None:
-        return {"budgets": ()}
-    with scope.tables.another() as tables:
-        found = budgets_at(tables, scope.cluster_id, to_ms, grouping).found
-    return {"budgets": [_row(one) for one in found if one.budget.left_percent is not None]}
+        return {"budgets": (), "are_budgets_slow": False}
+    # Pages of a thousand tenants are made one after the other, and an overview has 10 s: the rest does not wait.
+    try:
+        with scope.tables.another(None if scope.tenant is None else _MOST_TENANT_S) as tables:
+            found = budgets_at(tables, scope.cluster_id, to_ms, grouping).found
+    except SlowError:
+        return {"budgets": (), "are_budgets_slow": True}
+    budgets = [_row(one) for one in found if one.budget.left_percent is not None]
+    return {"budgets": budgets, "are_budgets_slow": False}
 
 
 def _grouping(scope: Scope, to_ms: int) -> Grouping | None:
@@ -108,7 +117,7 @@ def _row(one: OwnedBudget) -> OwnerBudget:
 
 def is_shown(report: AuditReport) -> bool:
     """Whether there are budgets: the settings name a file of owners, or the page is a tenant's."""
-    return bool(report.budgets)
+    return bool(report.budgets) or report.are_budgets_slow
 
 
 def budget_tone(report: AuditReport) -> Tone:
@@ -133,10 +142,13 @@ def short_answer(report: AuditReport) -> str:
 def budgets_section(report: AuditReport) -> Section:
     """The burn-down of each owner, and its table."""
     is_own = report.head.tenant is not None
+    title = "How much of your error budget is left?" if is_own else "How much error budget is left?"
+    if report.are_budgets_slow:
+        return Section(anchor="budgets", short="Error budget", title=title, lead=_TOO_SLOW)
     return Section(
         anchor="budgets",
         short="Error budget",
-        title="How much of your error budget is left?" if is_own else "How much error budget is left?",
+        title=title,
         lead=_own_lead(report.budgets[0]) if is_own else _lead(report.budgets),
         tone=budget_tone(report),
         blocks=(_block(report),),

@@ -16,7 +16,7 @@ from kquota_spark.reports.pages.page_data import csv_files, plain_report
 from kquota_spark.reports.pages.page_markdown import markdown_page
 from kquota_spark.reports.parts.page_parts import Section, Tone
 from kquota_spark.reports.scope.period import Period
-from kquota_spark.reports.sections import AuditReport
+from kquota_spark.reports.sections import AuditReport, budgets
 from kquota_spark.reports.sections.budgets import OwnerBudget
 from tests.support.reports.drawn_budgets import owner_budget
 from tests.support.reports.drawn_report import empty_report, full_report, tenant_report
@@ -31,12 +31,12 @@ def section(report: AuditReport) -> Section:
     return found
 
 
-def of(*budgets: OwnerBudget) -> AuditReport:
-    return replace(full_report(), budgets=budgets)
+def of(*found: OwnerBudget) -> AuditReport:
+    return replace(full_report(), budgets=found)
 
 
 @pytest.mark.parametrize(
-    ("budgets", "lead", "tone", "short"),
+    ("found", "lead", "tone", "short"),
     [
         ((owner_budget("pay", -40.0), owner_budget("search", -1.0), owner_budget("web", 90.0)),
          "2 owners have spent the error budget; pay most: 5.0 h throttled, 3.6 h allowed in 30 days.",
@@ -49,9 +49,9 @@ def of(*budgets: OwnerBudget) -> AuditReport:
     ],
 )  # fmt: skip
 def test_the_sentence_has_the_worst_owner_with_its_number(
-    budgets: tuple[OwnerBudget, ...], lead: str, tone: Tone, short: str
+    found: tuple[OwnerBudget, ...], lead: str, tone: Tone, short: str
 ) -> None:
-    report = of(*budgets)
+    report = of(*found)
     assert (section(report).lead, section(report).tone) == (lead, tone)
     [answer] = [link for name, link in opening(report).others if name == "error budget"]
     assert (answer.text, answer.href, answer.tone) == (short, "#budgets", tone)
@@ -149,6 +149,20 @@ def test_a_tenant_has_the_budget_of_its_own_clients_with_the_objective_of_its_ow
         section(own).lead == "You have 80.6 % of your error budget left: 29.0 s of 36.0 s in 1 hour of data."
     )
     assert "alice" not in markdown_page(own) and "payments" not in markdown_page(own)
+
+
+def test_a_period_that_takes_too_long_to_read_costs_the_page_nothing_else(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(budgets, "_MOST_TENANT_S", 0.0)
+    own = report(settings, "bob")
+    assert (own.budgets, own.are_budgets_slow) == ((), True)
+    assert section(own).lead == (
+        "It is left out: reading the whole period takes too long for this page. kquota budget shows it."
+    )
+    assert [name for name, _ in opening(own).others if name == "error budget"] == []
+    # The page of the cluster has no limit of its own.
+    assert not report(settings).are_budgets_slow
 
 
 def test_without_a_file_of_owners_only_a_tenant_has_a_budget(settings: Settings) -> None:
