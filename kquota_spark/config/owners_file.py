@@ -44,7 +44,7 @@ class OwnerEntry:
     valid_from: str = ""
     valid_to: str = ""
     objective_percent: _Percent = 0.0
-    """Of its error budget; 0 for that of the file."""
+    """The objective of its error budget; 0 for that of the file."""
     objective_days: _Days = 0
 
 

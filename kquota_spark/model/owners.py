@@ -37,7 +37,7 @@ class Owner:
     from_ms: int | None = None
     to_ms: int | None = None
     objective: Objective | None = None
-    """Of its error budget; None for the default."""
+    """The objective of its error budget; None for the default."""
 
     def owns_at(self, second_ms: int) -> bool:
         """Whether it owns its clients in a second (its start, epoch ms)."""

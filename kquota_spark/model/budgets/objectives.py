@@ -58,7 +58,7 @@ BURN_RULES = (
 )
 """The paces, the most urgent first. An owner has the first one that holds, and no other.
 
-Of a budget of 30 days, `fast` burns 2 % in an hour, `hours` 5 % in six hours, and `days` 10 % in three days.
+Shares of a budget of 30 days: `fast` burns 2 % in an hour, `hours` 5 % in six hours, `days` 10 % in three days.
 """
 PAGING = ("fast", "hours")
 """The paces at which somebody has to act now."""
@@ -73,7 +73,7 @@ class Spent(NamedTuple):
 
     active_s: int
     throttled_s: int
-    """Of these, the seconds in which a throttle began or still ran."""
+    """The seconds of these in which a throttle began or still ran."""
 
 
 def burn_rate(spent: Spent, objective: Objective) -> float | None:
