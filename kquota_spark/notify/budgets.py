@@ -50,13 +50,13 @@ class BudgetNews:
         rule = budget.burning
         assert rule is not None
         window = next(name for name, length_s in WINDOWS_S.items() if length_s == rule.long_s)
-        told: dict[str, Fact] = {
+        known: dict[str, Fact] = {
             "owner": one.name, "contact": self._owners.contact_of(one.name), "pace": rule.name, "window": window,
             "burn_rate": budget.burns[window], "time_throttled_s": budget.windows[rule.long_s].throttled_s,
             "budget_left_percent": budget.left_percent, "objective_percent": budget.objective.percent,
             "objective_days": budget.objective.days,
         }  # fmt: skip
-        facts = {name: fact(value) for name, value in told.items()}
+        facts = {name: fact(value) for name, value in known.items()}
         # The id has a time, because the condition may begin again.
         event_id = f"{self._cluster_id}/{KIND}/{one.name}/{at_ms}"
         event = Event(event_id, KIND, "begins", at_ms, at_ms, facts)

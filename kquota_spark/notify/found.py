@@ -8,7 +8,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kquota_spark.config.owners.owners_file import owners_of
+from kquota_spark.config.owners_file import owners_of
 from kquota_spark.config.settings import Settings
 from kquota_spark.enforce.changes import Event as LogEvent
 from kquota_spark.enforce.changes import LogEntry

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
-from kquota_spark.config.owners.owners_file import owners_of
+from kquota_spark.config.owners_file import owners_of
 from kquota_spark.config.routes import Alertmanager, Mail, Webhook
 from kquota_spark.config.rules import SHORT_SECRET, is_short
 from kquota_spark.config.settings import Settings

@@ -12,7 +12,7 @@ from kquota_spark.cli.options import TIME_FORMS, add_time_option, bucket_text, c
 from kquota_spark.cli.question import Asked, Found, Question
 from kquota_spark.cli.read.throttled import of_one_cluster, require_owner
 from kquota_spark.cli.text.render import Colour, Row, Shown
-from kquota_spark.config.owners.owners_file import load_owners, owners_of
+from kquota_spark.config.owners_file import load_owners, owners_of
 from kquota_spark.errors import UserError
 from kquota_spark.formats.text.person_units import (
     clock_time,
@@ -207,11 +207,12 @@ def _spent_at(row: Row) -> str:
     return clock_time(row["spent_at"], with_day=True)
 
 
+def _burn_column(name: str, rank: int) -> Shown:
+    return Shown(name, lambda row: or_dash(row[f"burn_{name}"], _rate), rank=rank)
+
+
 def _shown(rows: Sequence[Mapping[str, Any]], title: str) -> tuple[Shown, ...]:
-    burns = (
-        Shown(name, lambda row, key=key: or_dash(row[key], _rate), rank=rank)
-        for (name, key), rank in zip(zip(WINDOWS_S, _BURNS, strict=True), (5, 6, 2, 4, 3), strict=True)
-    )
+    burns = (_burn_column(name, rank) for name, rank in zip(WINDOWS_S, (5, 6, 2, 4, 3), strict=True))
     return (
         Shown(title, _name, is_text=True, keep=28 if any(row["quota_type"] for row in rows) else 12),
         Shown("objective", lambda row: f"{row['objective_percent']:g} %", rank=8),

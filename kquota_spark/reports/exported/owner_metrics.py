@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kquota_spark.config.owners.owners_file import owners_of
+from kquota_spark.config.owners_file import owners_of
 from kquota_spark.config.settings import Settings
 from kquota_spark.model.budgets.budgets import Budget
 from kquota_spark.reports.budgets.following import FollowedBudgets

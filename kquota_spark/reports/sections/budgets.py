@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kquota_spark.config.owners.owners_file import owners_of
+from kquota_spark.config.owners_file import owners_of
 from kquota_spark.formats.text.person_units import person_ms
 from kquota_spark.model.budgets.budgets import LeftAt, burn_down
 from kquota_spark.model.budgets.objectives import PAGING
@@ -38,7 +38,7 @@ _COLUMNS = (
     Column("spent at"),
 )
 _OF_FILE = (
-    "owner", "objective_percent", "objective_days", "active_s", "throttled_seconds", "budget_s", "left_s",
+    "owner", "objective_percent", "objective_days", "active_s", "time_throttled_s", "budget_s", "left_s",
     "left_percent", "burn_5m", "burn_30m", "burn_1h", "burn_6h", "burn_3d", "pace", "spent_at_ms",
 )  # fmt: skip
 
@@ -53,7 +53,7 @@ class OwnerBudget:
     covered_s: int
     """From the first active second of the period to its end."""
     active_s: int
-    throttled_seconds: int
+    time_throttled_s: int
     budget_s: float
     """Seconds that may be throttled."""
     left_s: float
@@ -104,7 +104,7 @@ def _row(one: OwnedBudget) -> OwnerBudget:
         objective_days=budget.objective.days,
         covered_s=budget.to_s - first_s,
         active_s=budget.period.active_s,
-        throttled_seconds=budget.period.throttled_s,
+        time_throttled_s=budget.period.throttled_s,
         budget_s=budget.budget_s,
         left_s=budget.left_s,
         left_percent=left_percent,
@@ -179,7 +179,7 @@ def _own_lead(own: OwnerBudget) -> str:
 
 
 def _throttled(one: OwnerBudget) -> str:
-    return f"{_length(one.throttled_seconds)} throttled, {_length(one.budget_s)} allowed in {_during(one)}"
+    return f"{_length(one.time_throttled_s)} throttled, {_length(one.budget_s)} allowed in {_during(one)}"
 
 
 def _left(one: OwnerBudget, *, with_share: bool = True) -> str:
@@ -229,7 +229,7 @@ def _cells(name: str, one: OwnerBudget) -> tuple[Cell, ...]:
     return (
         Cell(name),
         Cell(f"{one.objective_percent:g} %", f"of the active seconds in {one.objective_days} days"),
-        *(Cell(_length(value), f"{value:,.3f} s") for value in (one.active_s, one.throttled_seconds)),
+        *(Cell(_length(value), f"{value:,.3f} s") for value in (one.active_s, one.time_throttled_s)),
         *(Cell(_length(value), f"{value:,.3f} s") for value in (one.budget_s, one.left_s)),
         Cell(_share(one.left_percent), f"{one.left_percent:.4f} %", tone=tone),
         *(_burn(rate) for rate in (one.burn_1h, one.burn_6h, one.burn_3d)),

@@ -107,8 +107,9 @@ def write_tables(root: Path, series: list[Series]) -> None:
     used = [(one.name, second, 0) for one in series for second in one.active]
     held = [(one.name, begin, length * 1_000) for one in series for begin, length in one.throttles]
     for table, sample, rows in ((USAGE, usage(0), used), (DECISIONS, decision(0), held)):
-        columns = {name: [sample.get(name)] * len(rows) for name in table.names}
-        users, seconds, lengths = ([row[place] for row in rows] for place in range(3))
+        columns: dict[str, list[Any]] = {name: [sample.get(name)] * len(rows) for name in table.names}
+        users, seconds = [row[0] for row in rows], [row[1] for row in rows]
+        lengths: list[Any] = [row[2] for row in rows]
         columns["second"] = [(T0_S + second) * 1_000_000 for second in seconds]
         columns["user" if table is USAGE else "bucket_user"] = users
         if table is DECISIONS:

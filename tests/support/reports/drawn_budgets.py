@@ -20,7 +20,7 @@ def owner_budget(owner: str, left_percent: float) -> OwnerBudget:
         objective_days=30,
         covered_s=MONTH_S,
         active_s=MONTH_S,
-        throttled_seconds=round(12_960 * spent / 100),
+        time_throttled_s=round(12_960 * spent / 100),
         budget_s=12_960.0,
         left_s=12_960 * left_percent / 100,
         left_percent=left_percent,

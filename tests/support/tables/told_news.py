@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from kquota_spark.config.owners.owners_file import owners_of
+from kquota_spark.config.owners_file import owners_of
 from kquota_spark.config.routes import Notifications, Slack
 from kquota_spark.config.rules import Duration
 from kquota_spark.config.settings import Settings

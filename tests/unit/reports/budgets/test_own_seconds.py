@@ -43,10 +43,10 @@ def budgets(root: Path, grouping: Grouping, to_s: int = 100) -> Budgets:
         return budgets_at(tables, "demo", T0_MS + to_s * 1_000, grouping)
 
 
-def spent(root: Path, grouping: Grouping | None = None) -> dict[str, tuple[int, int]]:
+def spent(root: Path, grouping: Grouping | None = None) -> dict[str, Spent]:
     """Active and throttled seconds by group, of the 100 s from T0 on."""
     found = budgets(root, grouping or by_owner(OWNERS)).found
-    return {one.name: tuple(one.seconds.spent(T0_S, T0_S + 100)) for one in found}
+    return {one.name: one.seconds.spent(T0_S, T0_S + 100) for one in found}
 
 
 def test_clients_of_an_owner_share_their_seconds(tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_time_throttled_is_that_of_the_report(tmp_path: Path) -> None:
     assert len(shown) == 3
     # The tables end with the second 74, and throttles that still run then count no further.
     found = budgets(tmp_path, by_user(), to_s=75).found
-    assert {one.bucket.user: one.throttled_seconds for one in shown} == {
+    assert {one.bucket.user: one.time_throttled_s for one in shown} == {
         one.name: one.budget.period.throttled_s for one in found
     }
 

@@ -130,9 +130,9 @@ def report(settings: Settings, tenant: str | None = None) -> AuditReport:
 def test_the_period_is_that_of_the_objective_however_short_the_report_is(settings: Settings) -> None:
     found = {one.owner: one for one in report(settings).budgets}
     # 1 % of 7,200 s are 72 s. 107 s were throttled, 100 of them long before the hour of the report.
-    assert (found["payments"].active_s, found["payments"].throttled_seconds) == (7_200, 107)
+    assert (found["payments"].active_s, found["payments"].time_throttled_s) == (7_200, 107)
     assert (found["payments"].left_s, found["payments"].covered_s) == (-35.0, 10 * 86_400 + HOUR_S)
-    assert (found["unowned"].active_s, found["unowned"].throttled_seconds) == (1, 0)
+    assert (found["unowned"].active_s, found["unowned"].time_throttled_s) == (1, 0)
     assert section(report(settings)).lead == (
         "1 owner has spent the error budget; payments most: 107 s throttled, 72.0 s allowed in 241 hours of data."
     )
@@ -144,7 +144,7 @@ def test_a_tenant_has_the_budget_of_its_own_clients_with_the_objective_of_its_ow
     own = report(settings, "bob")
     [budget] = own.budgets
     # bob alone: 1 % of 3,600 s are 36 s, of which 7 are spent. alice, of the same owner, is not in it.
-    assert (budget.objective_percent, budget.active_s, budget.throttled_seconds) == (99.0, 3_600, 7)
+    assert (budget.objective_percent, budget.active_s, budget.time_throttled_s) == (99.0, 3_600, 7)
     assert (
         section(own).lead == "You have 80.6 % of your error budget left: 29.0 s of 36.0 s in 1 hour of data."
     )
