@@ -6,12 +6,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from kquota_spark.config.loader import read_as
+from kquota_spark.config.rules import Within
 from kquota_spark.config.settings import Settings
 from kquota_spark.config.settings_yaml import yaml_of
 from kquota_spark.errors import UserError
+from kquota_spark.model.budgets.objectives import (
+    LEAST_DAYS,
+    LEAST_PERCENT,
+    MOST_DAYS,
+    MOST_PERCENT,
+    Objective,
+)
 from kquota_spark.model.owners import UNOWNED_NAME, Owner, Owners
 from kquota_spark.name_patterns import is_match, pattern_problem
 
@@ -19,6 +27,9 @@ _MOST_NAME = 100
 """Maximum length of the name of an owner, characters."""
 _TIMES = ("valid_from", "valid_to")
 _PATTERNS = ("users", "client_ids")
+_DEFAULT = Objective()
+_Percent = Annotated[float, Within(LEAST_PERCENT, MOST_PERCENT)]
+_Days = Annotated[int, Within(LEAST_DAYS, MOST_DAYS)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +43,9 @@ class OwnerEntry:
     client_ids: tuple[str, ...] = ()
     valid_from: str = ""
     valid_to: str = ""
+    objective_percent: _Percent = 0.0
+    """The objective of its error budget; 0 for that of the file."""
+    objective_days: _Days = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +53,10 @@ class OwnersFile:
     """The whole file."""
 
     owners: tuple[OwnerEntry, ...]
+    objective_percent: _Percent = _DEFAULT.percent
+    """Least share of active seconds without a throttle, for owners without an objective of their own."""
+    objective_days: _Days = _DEFAULT.days
+    """Period of the objective, days."""
 
 
 def owners_of(settings: Settings) -> Owners | None:
@@ -56,15 +74,16 @@ def load_owners(path: Path) -> Owners:
     Raises:
         UserError: the file cannot be read, or has problems; one line per problem.
     """
-    entries = read_as(OwnersFile, _with_iso_times(yaml_of(path)), path).owners
+    file = read_as(OwnersFile, _with_iso_times(yaml_of(path)), path)
     problems = [
         f"{path}: owners[{number}].{problem}"
-        for number, entry in enumerate(entries)
-        for problem in _problems(entry)
+        for number, entry in enumerate(file.owners)
+        for problem in (*_problems(entry), *_other_objective(file, number))
     ]
     if problems:
         raise UserError("\n".join(problems))
-    return Owners(map(_owner, entries), is_match)
+    default = Objective(file.objective_percent, file.objective_days)
+    return Owners((_owner(entry, file) for entry in file.owners), is_match, default)
 
 
 def _with_iso_times(data: Any) -> Any:
@@ -110,6 +129,16 @@ def _problems(entry: OwnerEntry) -> Iterator[str]:
         yield f"valid_to: {entry.valid_to}, expected a time after valid_from"
 
 
+def _other_objective(file: OwnersFile, number: int) -> Iterator[str]:
+    """The problem of an entry with another objective than a former entry of the same name."""
+    entry = file.owners[number]
+    for key in ("objective_percent", "objective_days"):
+        own = getattr(entry, key)
+        former = [getattr(one, key) for one in file.owners[:number] if one.name == entry.name]
+        if former and own != former[0]:
+            yield f"{key}: another one than in the first entry of {entry.name}, expected the same in all its entries"
+
+
 def _time_ms(text: str) -> int | None:
     """Epoch ms of an ISO time, in UTC unless it has a zone; None for an empty text.
 
@@ -124,7 +153,8 @@ def _time_ms(text: str) -> int | None:
     return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()) * 1_000
 
 
-def _owner(entry: OwnerEntry) -> Owner:
+def _owner(entry: OwnerEntry, file: OwnersFile) -> Owner:
+    percent = entry.objective_percent or file.objective_percent
     return Owner(
         name=entry.name,
         cost_centre=entry.cost_centre,
@@ -133,4 +163,5 @@ def _owner(entry: OwnerEntry) -> Owner:
         client_ids=entry.client_ids,
         from_ms=_time_ms(entry.valid_from),
         to_ms=_time_ms(entry.valid_to),
+        objective=Objective(percent, entry.objective_days or file.objective_days),
     )

@@ -12,18 +12,21 @@ IF_MISSING = "if_missing"
 """Key of the metadata of a required setting: advice for a file that omits it."""
 
 News = Literal[
-    "violation", "plan_waiting", "applied", "rolled_back", "failed", "frozen", "audit_behind", "audit_disagreeing"
+    "violation", "plan_waiting", "applied", "rolled_back", "failed", "frozen", "audit_behind", "audit_disagreeing",
+    "budget_burning",
 ]  # fmt: skip
 """Kinds of events that `kquota notify` sends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route(Section):
-    """The events for one receiver. With users or client ids: only events about their buckets and quotas."""
+    """The events for one receiver. With users, client ids or owners: only events about what is theirs."""
 
     users: tuple[str, ...] = ()
     """Regular expressions of RE2 for whole names, as in the policy file."""
     client_ids: tuple[str, ...] = ()
+    owners: tuple[str, ...] = ()
+    """Names of owners of the file `owners`: events about their clients and their budgets."""
     events: tuple[News, ...] = ()
     """Kinds of events; empty for all."""
 
@@ -70,7 +73,9 @@ class Mail(Route):
     user: str = ""
     password: str = field(default="", repr=False)
     sender: str
-    to: tuple[str, ...]
+    to: tuple[str, ...] = ()
+    to_owners: bool = False
+    """Instead of `to`: each owner gets its own events, at its contact in the file `owners`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

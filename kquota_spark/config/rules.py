@@ -67,7 +67,7 @@ class Within:
             ValueError: it is outside the range.
         """
         if not self.low <= value <= self.high:
-            raise ValueError(f"{shown}, expected {self.low:.0f} to {self.high:.0f}")
+            raise ValueError(f"{shown}, expected {self.low:.10g} to {self.high:.10g}")
         return value
 
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from kquota_spark.model.budgets.objectives import Objective
+
 UNOWNED_NAME = "unowned"
 _KEPT_CLIENTS = 50_000
 """Maximum number of clients in memory: random client ids must not fill it."""
@@ -34,6 +36,8 @@ class Owner:
     client_ids: tuple[str, ...] = ()
     from_ms: int | None = None
     to_ms: int | None = None
+    objective: Objective | None = None
+    """The objective of its error budget; None for the default."""
 
     def owns_at(self, second_ms: int) -> bool:
         """Whether it owns its clients in a second (its start, epoch ms)."""
@@ -41,6 +45,7 @@ class Owner:
         return is_begun and (self.to_ms is None or second_ms < self.to_ms)
 
 
+_DEFAULT_OBJECTIVE = Objective()
 UNOWNED = Owner(name=UNOWNED_NAME)
 """The owner of clients that no owner matches."""
 
@@ -51,6 +56,7 @@ class Owners:
     Args:
         owners: the first that matches a client in a second owns it.
         is_match: compares a pattern with a whole name.
+        objective: of the owners without one of their own.
 
     Examples:
         >>> from kquota_spark.model.owners import Owner, Owners
@@ -59,9 +65,12 @@ class Owners:
         ('payments', 'unowned')
     """
 
-    def __init__(self, owners: Iterable[Owner], is_match: IsMatch) -> None:
+    def __init__(
+        self, owners: Iterable[Owner], is_match: IsMatch, objective: Objective = _DEFAULT_OBJECTIVE
+    ) -> None:
         self._owners = tuple(owners)
         self._is_match = is_match
+        self._objective = objective
         self._of_client: dict[tuple[str, str], tuple[Owner, ...]] = {}
 
     @property
@@ -74,6 +83,15 @@ class Owners:
         """The times at which an owner begins or ends to own its clients, ascending, epoch ms."""
         bounds = {bound for owner in self._owners for bound in (owner.from_ms, owner.to_ms)}
         return sorted(bound for bound in bounds if bound is not None)
+
+    def objective_of(self, name: str) -> Objective:
+        """The objective of an owner, by its name."""
+        own = (owner.objective for owner in self._owners if owner.name == name)
+        return next((objective for objective in own if objective is not None), self._objective)
+
+    def contact_of(self, name: str) -> str:
+        """The contact of an owner, by its name; empty if it has none."""
+        return next((owner.contact for owner in self._owners if owner.name == name and owner.contact), "")
 
     def of(self, user: str, client_id: str, time_ms: int) -> Owner:
         """The owner of a client.

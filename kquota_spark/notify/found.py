@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from kquota_spark.config.owners_file import owners_of
 from kquota_spark.config.settings import Settings
 from kquota_spark.enforce.changes import Event as LogEvent
 from kquota_spark.enforce.changes import LogEntry
@@ -16,6 +18,7 @@ from kquota_spark.enforcement.edges.freeze_switch import FreezeSwitch
 from kquota_spark.enforcement.edges.log import EnforcementLog
 from kquota_spark.enforcement.policies import load_policies
 from kquota_spark.errors import UserError
+from kquota_spark.notify.budgets import KIND, BudgetNews
 from kquota_spark.notify.news.events import Event, Fact, Seen, Status, fact, over
 from kquota_spark.notify.news.fold import Found, Known
 from kquota_spark.reports.agreement.agreement import LEAST_PERCENT, percent
@@ -73,6 +76,8 @@ class NewsTables:
     def __init__(self, settings: Settings) -> None:
         self._settings, self._cluster_id = settings, settings.cluster_id
         self._switch = FreezeSwitch(settings)
+        self._owners = owners_of(settings)
+        self._budgets = None if self._owners is None else BudgetNews(settings, self._owners)
         self._tables: Tables | None = None
         self._log = _Log([], LogState())
         self._agreed_ms: int | None = None
@@ -82,6 +87,8 @@ class NewsTables:
         if self._tables is not None:
             self._tables.close()
         self._tables = None
+        if self._budgets is not None:
+            self._budgets.close()
 
     def read(self, known: Known, now_ms: int) -> Found:
         """The conditions that hold or have ended, and the events that happened once.
@@ -96,6 +103,7 @@ class NewsTables:
             self._enforcement(self._tables, known, found, now_ms)
             self._behind(self._tables, found, now_ms)
             self._disagreeing(self._tables, found, now_ms)
+            self._burning(found)
         except BaseException:
             self.close()
             raise
@@ -128,7 +136,23 @@ class NewsTables:
             facts["tags"] = json.dumps({"tags": facts["tags"]})
         begun = self._event("violation", episode_id, start_ms, facts)
         event = begun if end_ms is None else over(begun, end_ms)
-        return Seen(f"violation/{episode_id}", event, users, client_ids)
+        return Seen(
+            f"violation/{episode_id}", event, users, client_ids, self._owners_of(users, client_ids, start_ms)
+        )
+
+    def _owners_of(self, users: Sequence[str], client_ids: Sequence[str], at_ms: int) -> Sequence[str]:
+        """The owners of the clients that these names can be of."""
+        if self._owners is None:
+            return ()
+        clients = product(dict.fromkeys(users) or [""], dict.fromkeys(client_ids) or [""])
+        return sorted({self._owners.of(user, client_id, at_ms).name for user, client_id in clients})
+
+    def _burning(self, found: Found) -> None:
+        if self._budgets is None:
+            return
+        found.holding += self._budgets.read()
+        if self._budgets.is_known:
+            found.kinds.add(KIND)
 
     def _enforcement(self, tables: Tables, known: Known, found: Found, now_ms: int) -> None:
         if not self._follow(tables, "enforcement_log", self._read_log):
@@ -177,7 +201,8 @@ class NewsTables:
         status: Status = "once" if kind in _ONCE.values() else "begins"
         event = self._event(kind, f"{plan_id}/{step}{number}", at_ms, facts, status)
         users, client_ids = ([names[name]] if name in names else [] for name in ("user", "client_id"))
-        return Seen(f"{kind}/{plan_id}/{step}", event, users, client_ids)
+        owners = self._owners_of(users, client_ids, at_ms) if names else ()
+        return Seen(f"{kind}/{plan_id}/{step}", event, users, client_ids, owners)
 
     def _frozen(self, found: Found) -> None:
         frozen = self._switch.frozen()

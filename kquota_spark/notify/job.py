@@ -6,12 +6,15 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
+from kquota_spark.config.owners_file import owners_of
 from kquota_spark.config.routes import Alertmanager, Mail, Webhook
 from kquota_spark.config.rules import SHORT_SECRET, is_short
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.formats.text.person_units import person_ms
+from kquota_spark.model.owners import Owners
 from kquota_spark.name_patterns import pattern_problem
+from kquota_spark.notify.budgets import with_contacts
 from kquota_spark.notify.formats.text import events_text
 from kquota_spark.notify.found import NewsTables
 from kquota_spark.notify.news.events import trial
@@ -34,9 +37,11 @@ class Notifier:
     """Finds the news of one cluster and sends it; the second argument prints a line for the operator."""
 
     def __init__(self, settings: Settings, notice: Callable[[str], None]) -> None:
+        owners = owners_of(settings)
+        settings = with_contacts(settings, owners)
         self._settings, self._notice = settings, notice
         self._cluster_id = settings.cluster_id
-        self._routes: Mapping[str, AnyRoute] = checked_routes(settings.notifications.routes)
+        self._routes: Mapping[str, AnyRoute] = checked_routes(settings.notifications.routes, owners)
         self._tables = NewsTables(settings)
         self._outbox = Outbox(settings)
         self._repeated_ms: dict[str, int] = {}
@@ -136,11 +141,12 @@ def send_trial(settings: Settings, name: str, now_ms: int) -> str:
     Raises:
         UserError: there is no such route, or it does not accept the message.
     """
-    routes = settings.notifications.routes
+    owners = owners_of(settings)
+    routes = with_contacts(settings, owners).notifications.routes
     if name not in routes:
         there = ", ".join(routes) or "none: add one, see kquota help notifications"
         raise UserError(f"notifications.routes: no route {name!r}, expected one of {there}")
-    route = checked_routes({name: routes[name]})[name]
+    route = checked_routes({name: routes[name]}, owners)[name]
     events = [trial(settings.cluster_id, name, now_ms)]
     message = Message(message_id(name, events), now_ms, events)
     try:
@@ -150,8 +156,12 @@ def send_trial(settings: Settings, name: str, now_ms: int) -> str:
     return message.message_id
 
 
-def checked_routes(routes: Mapping[str, AnyRoute]) -> Mapping[str, AnyRoute]:
+def checked_routes(routes: Mapping[str, AnyRoute], owners: Owners | None) -> Mapping[str, AnyRoute]:
     """The same routes, if they are valid.
+
+    Args:
+        routes: the routes by name.
+        owners: the owners; None without a file of owners.
 
     Raises:
         UserError: there is no route, or a route has problems; one line per problem.
@@ -163,7 +173,7 @@ def checked_routes(routes: Mapping[str, AnyRoute]) -> Mapping[str, AnyRoute]:
     problems = [
         f"notifications.routes.{name}.{problem}"
         for name, route in routes.items()
-        for problem in route_problems(route)
+        for problem in (*route_problems(route), *_owner_problems(route, owners))
     ]
     if problems:
         raise UserError("\n".join(problems))
@@ -182,6 +192,18 @@ def route_problems(route: AnyRoute) -> Iterator[str]:
         yield "url: not an address, expected http:// or https:// with a host, in printable ASCII"
     if isinstance(route, Webhook) and is_short(route.secret):
         yield f"secret: {SHORT_SECRET}"
+
+
+def _owner_problems(route: AnyRoute, owners: Owners | None) -> Iterator[str]:
+    for number, name in enumerate(route.owners):
+        if owners is None:
+            yield f"owners[{number}]: {name[:60]!r}, and the settings name no file of owners: set owners"
+        elif name not in owners.names:
+            yield f"owners[{number}]: {name[:60]!r} is no owner of the file, expected one of {_few(owners.names)}"
+
+
+def _few(names: list[str]) -> str:
+    return ", ".join(names[:20])
 
 
 def _is_address(url: str) -> bool:

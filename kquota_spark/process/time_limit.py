@@ -32,6 +32,11 @@ class TimeLimit:
         self._thread = threading.Thread(target=self._watch, name="time limit", daemon=True)
         self._thread.start()
 
+    @property
+    def left_s(self) -> float:
+        """What is left of it, s; at least some ms."""
+        return max(0.001, self._until_s - time.monotonic())
+
     def check(self) -> None:
         """Return while there is time left.
 

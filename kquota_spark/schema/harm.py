@@ -39,11 +39,10 @@ def mute_end_ms(second_ms: str, longest_ms: str, is_log: str) -> str:
     return f"({second_ms} + if({is_log}, greatest(1, ceil(coalesce({longest_ms}, 0) / 1000.0)), 1)::bigint * 1000)"
 
 
-def time_throttled(key: str, rows: str) -> str:
-    """SQL of common tables, the last one `of_time`: the clock time throttled of each key, in `time_throttled_s`.
+def throttled_spans(key: str, rows: str) -> str:
+    """SQL of common tables, the last one `spread`: the clock time throttled of each key, in spans that never overlap.
 
-    A second counts if a throttle began in it or still ran, and once for all brokers and buckets of the key. The SQL has
-    one `?`: the end of the period, epoch ms.
+    Its columns are those of the key, `start_ms` and `end_ms`. A span is empty if it does not start before its end.
 
     Args:
         key: columns of the key, with commas.
@@ -58,7 +57,20 @@ held as (
   select *, greatest(second_ms, coalesce(max(end_ms) over (
     partition by {key} order by second_ms rows between unbounded preceding and 1 preceding), 0)) as start_ms
   from held
-), of_time as (
+)"""  # noqa: S608 - names of ours
+
+
+def time_throttled(key: str, rows: str) -> str:
+    """SQL of common tables, the last one `of_time`: the clock time throttled of each key, in `time_throttled_s`.
+
+    A second counts if a throttle began in it or still ran, and once for all brokers and buckets of the key. The SQL has
+    one `?`: the end of the period, epoch ms.
+
+    Args:
+        key: columns of the key, with commas.
+        rows: SQL of rows as `throttled_spans` needs them.
+    """
+    return f"""{throttled_spans(key, rows)}, of_time as (
   select {key}, (sum(greatest(0, least(end_ms, ?) - start_ms)) // 1000)::bigint as time_throttled_s
   from spread group by all
 )"""  # noqa: S608 - names of ours

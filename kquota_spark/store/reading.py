@@ -80,6 +80,7 @@ class Tables:
             settings: where the tables are.
             most_s: seconds after which queries end with a `SlowError`; None for no limit.
         """
+        self._settings = settings
         self._root = trimmed(settings.tables)
         self._storage = storage_options(settings)
         self._file = settings.file
@@ -108,6 +109,16 @@ class Tables:
         )
         connection.execute("set TimeZone = 'UTC'")
         return connection
+
+    def another(self, most_s: float | None = None) -> Tables:
+        """The same tables for other times, none opened yet; to be closed.
+
+        Args:
+            most_s: its time limit, s; at most a third of what is left of the limit here. None for no limit of its own.
+        """
+        limits = [] if self._limit is None else [self._limit.left_s / 3]
+        limits += [] if most_s is None else [most_s]
+        return Tables(self._settings, min(limits, default=None))
 
     def open(self, name: str, newer_than_ms: int | None = None, until_ms: int | None = None) -> None:
         """Make a table visible to `query`.

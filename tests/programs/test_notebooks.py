@@ -61,6 +61,7 @@ def test_the_tables_are_introduced_each_with_an_answer(config: Path, tmp_path: P
     shown = executed(READ, config, tmp_path)
     assert "PRODUCE" in shown["code-requests"] and "requests_in_points" in shown["code-without"]
     assert "users/" in shown["code-rules"]
+    assert "burn rate, 1 h" in shown["code-budgets"] and "alice" in shown["code-budgets"]
     # Who is known from JMX alone has a rate and no amount, and stands in the chart with that.
     assert "produce jane" in shown["code-usage"] and "'dash': 'dash'" in shown["code-rate"]
 

@@ -18,10 +18,11 @@ from tests.support.programs.exposition_format import parsed_exposition
 from tests.support.programs.promql_names import asked, labels_asked_wrongly
 from tests.support.programs.promtool import promtool
 from tests.support.reports.exported import Exporter
-from tests.support.tables.table_rows import T0_MS, decision, request, source, violation, write_table
+from tests.support.tables.table_rows import T0_MS, decision, request, source, usage, violation, write_table
 
 RULES = ROOT / "conf" / "prometheus-quotas.rules.yaml"
 SLO = ROOT / "conf" / "prometheus-slo.rules.yaml"
+BUDGETS = ROOT / "conf" / "prometheus-budgets.rules.yaml"
 ALL_RULES = sorted((ROOT / "conf").glob("*.rules.yaml"))
 RUNBOOK = (ROOT / "kquota_spark" / "docs" / "runbook.md").read_text(encoding="utf-8")
 RUNBOOK_URL = "https://docs.example.com/kquota/runbook.md#"
@@ -32,7 +33,9 @@ CASES = sorted((ROOT / "tests" / "data" / "prometheus").glob("*.test.yaml"))
 
 def _rules(*files: Path) -> list[dict[str, Any]]:
     groups = [
-        group for path in files or (RULES,) for group in yaml.safe_load(path.read_text("utf-8"))["groups"]
+        group
+        for path in files or (RULES, BUDGETS)
+        for group in yaml.safe_load(path.read_text("utf-8"))["groups"]
     ]
     return [rule for group in groups for rule in group["rules"]]
 
@@ -48,7 +51,9 @@ def scrape(tmp_path_factory: pytest.TempPathFactory) -> str:
     write_table(root, "requests", request(0, T0_MS + 1_000))
     write_table(root, "violations", violation(0, None))
     write_table(root, "quota_rules", source(9))
-    exporter = Exporter(root, max_series=8)
+    write_table(root, "usage", usage(1))
+    (root / "owners.yaml").write_text("owners: [{name: payments, users: [alice]}]\n", encoding="utf-8")
+    exporter = Exporter(root, max_series=8, owners=str(root / "owners.yaml"))
     tagged = {"bucket_tags": '{"group": "pay"}', "bucket_user": "carol", "bucket_client_id": "c"}
     types = [
         decision(1, quota_type=quota_type, bucket_client_id="etl", quota_used_percent=90.0, source=told,
@@ -106,7 +111,7 @@ def test_the_page_lists_every_metric_as_it_is_declared() -> None:
 
 def test_the_rules_ask_for_metrics_and_labels_that_are_there(labels: dict[str, set[str]]) -> None:
     rules = _rules()
-    assert len(rules) == 27
+    assert len(rules) == 39
     assert {
         rule["expr"]: wrong for rule in rules if (wrong := labels_asked_wrongly(rule["expr"], labels))
     } == {}
@@ -121,7 +126,7 @@ def test_every_alert_names_only_labels_that_it_has(labels: dict[str, set[str]]) 
 
 def test_every_alert_has_a_severity_a_route_and_a_section_of_the_runbook() -> None:
     alerts = _alerts()
-    assert len(alerts) == 16
+    assert len(alerts) == 20
     for alert in alerts:
         assert set(alert["labels"]) == {"severity", "route"}, alert["alert"]
         assert alert["labels"]["severity"] in ("page", "ticket", "info"), alert["alert"]
@@ -140,6 +145,11 @@ def test_every_alert_has_a_severity_a_route_and_a_section_of_the_runbook() -> No
 
 def test_only_buckets_on_the_list_page() -> None:
     pages = [alert for alert in _alerts() if alert["labels"]["severity"] == "page"]
+    of_owners = [
+        rule["alert"] for rule in _rules(BUDGETS) if rule.get("labels", {}).get("severity") == "page"
+    ]
+    assert of_owners == ["KquotaBudgetBurnsFast", "KquotaBudgetBurnsForHours"]
+    pages = [alert for alert in pages if alert["alert"] not in of_owners]
     assert [alert["alert"] for alert in pages] == ["KquotaThrottledNow", "KquotaThrottledForHours"]
     listed = " and on (user, client_id, tags) kquota:slo_bucket:info"
     assert [alert["alert"] for alert in pages if not alert["expr"].endswith(listed)] == []
@@ -169,7 +179,7 @@ def test_promtool_takes_the_rules() -> None:
         [promtool(), "check", "rules", *ALL_RULES], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("SUCCESS") == len(ALL_RULES) == 3
+    assert done.stdout.count("SUCCESS") == len(ALL_RULES) == 4
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

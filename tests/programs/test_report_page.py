@@ -17,8 +17,9 @@ from tests.support.reports.drawn_report import HOSTILE, empty_report, full_repor
 
 WIDE, NARROW, HEIGHT = 1280, 390, 900
 CHARTS = (
-    "chart-throttled", "chart-worst", "chart-lengths", "chart-heat-produce", "chart-lines", "chart-talkers-produce",
-    "chart-talkers-fetch", "chart-skew", "chart-brokers", "chart-changes", "chart-calibration",
+    "chart-throttled", "chart-worst", "chart-lengths", "chart-heat-produce", "chart-lines",
+    "chart-talkers-produce", "chart-talkers-fetch", "chart-skew", "chart-brokers", "chart-changes", "chart-calibration",
+    "chart-budgets",
 )  # fmt: skip
 
 
@@ -231,8 +232,8 @@ def test_the_search_leaves_rows_with_the_text_and_opens_their_tables(browser: Ch
 
     open_before, _ = search("")
     # @SUM(1+1) is in every table once, in talkers twice: throttled, heat, lines, two of talkers, spread, by broker,
-    # cluster limits, changes, findings.
-    assert search("@sum(1+1)") == (10, "10 rows match")
+    # cluster limits, changes, findings, error budgets.
+    assert search("@sum(1+1)") == (11, "11 rows match")
     assert search("no such client") == (0, "0 rows match")
     assert search("")[0] > open_before
 
@@ -250,7 +251,7 @@ def test_print_is_light_has_every_table_and_every_page_its_chart(browser: Chromi
     assert during["scheme"] == "light"
     assert during["closed"] == 0
     # The calibration is about a square.
-    assert during["widths"] == [1000] * (len(CHARTS) - 1) + [560]
+    assert during["widths"] == [560 if anchor == "chart-calibration" else 1000 for anchor in CHARTS]
     # 18 throttled buckets, with names of up to 300 characters; no section begins a page of its own.
     assert len(re.findall(rb"/Type\s*/Page\b", printed)) <= 20
     assert browser.value("document.querySelectorAll('details:not([open])').length") == closed > 0

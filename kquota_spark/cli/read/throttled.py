@@ -15,6 +15,7 @@ from kquota_spark.cli.text.render import Colour, Shown
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.formats.text.person_units import or_dash, person_ms
+from kquota_spark.model.owners import Owners
 from kquota_spark.model.quotas.quota_types import TYPES
 from kquota_spark.reports.advice.throttle_causes import Cause, causes, uses_of
 from kquota_spark.reports.scope.period import Period
@@ -60,7 +61,7 @@ def _find(asked: Asked) -> Found:
         UserError: the period is empty, or the tables contain nothing of it.
     """
     period = _period(asked)
-    scope = open_scope(asked.tables, _of_one_cluster(asked, period), period, tenant=None, top=_ALL)
+    scope = open_scope(asked.tables, of_one_cluster(asked, period.from_ms), period, tenant=None, top=_ALL)
     found = throttled_buckets(scope).shown
     of_type = [one for one in found if asked.wanted.type in (None, one.bucket.quota_type)]
     owners_of = _owners(asked, scope, of_type)
@@ -101,11 +102,22 @@ def _owners(
         if asked.own is not None:
             raise UserError("--owner: the settings name no file of owners: set owners in the settings file")
         return {}
-    if asked.own is not None and asked.own not in owners.names:
-        near = get_close_matches(asked.own, owners.names, n=1)
-        hint = f", did you mean {near[0]!r}?" if near else f", expected one of {', '.join(owners.names[:20])}"
-        raise UserError(f"--owner: {asked.own!r} is no owner in {asked.settings.owners}{hint}")
+    if asked.own is not None:
+        require_owner(asked.own, owners, asked.settings.owners)
     return owners_of_buckets(scope, owners, [one.bucket for one in found])
+
+
+def require_owner(name: str, owners: Owners, file: str) -> None:
+    """Check the value of --owner.
+
+    Raises:
+        UserError: no entry of the file has this name.
+    """
+    if name in owners.names:
+        return
+    near = get_close_matches(name, owners.names, n=1)
+    hint = f", did you mean {near[0]!r}?" if near else f", expected one of {', '.join(owners.names[:20])}"
+    raise UserError(f"--owner: {name!r} is no owner in {file}{hint}")
 
 
 def _owner_column(owners_of: Mapping[BucketName, tuple[str, ...]], bucket: BucketName) -> dict[str, str]:
@@ -126,9 +138,14 @@ def _period(asked: Asked) -> Period:
     return Period(from_ms, to_ms)
 
 
-def _of_one_cluster(asked: Asked, period: Period) -> Settings:
-    """The settings; if the tables contain only one cluster, with the id of that cluster."""
-    asked.tables.open(DECISIONS.name, period.from_ms)
+def of_one_cluster(asked: Asked, newer_than_ms: int) -> Settings:
+    """The settings; if the tables contain only one cluster, with the id of that cluster.
+
+    Args:
+        asked: the question; it opens `decisions`.
+        newer_than_ms: older rows do not count, epoch ms.
+    """
+    asked.tables.open(DECISIONS.name, newer_than_ms)
     held = [name for (name,) in asked.tables.query("select distinct cluster_id from decisions limit 2").rows]
     return asked.settings.changed(cluster_id=held[0]) if len(held) == 1 else asked.settings
 

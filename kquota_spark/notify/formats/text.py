@@ -19,6 +19,7 @@ from kquota_spark.formats.text.person_units import (
     quota_text,
     rate_text,
 )
+from kquota_spark.formats.text.shell_words import shell_line
 from kquota_spark.model.quotas.quota_types import QuotaKey
 from kquota_spark.notify.news.events import Event
 from kquota_spark.notify.news.lanes import Message
@@ -117,6 +118,18 @@ def _disagreeing(event: Event, facts: dict[str, Any], _: Escape) -> str:
     return f"the audit disagrees with the brokers: {share} of the last hour agree; next: kquota agreement"
 
 
+def _burning(event: Event, facts: dict[str, Any], escape: Escape) -> str:
+    owner = f"owner {escape(facts['owner'])}"
+    if event.status == "over":
+        return f"{owner}: its error budget no longer burns too fast; it did since {iso_time(event.since_ms)}"
+    pace = f"throttles burn its error budget {facts['burn_rate']:.1f} times too fast since {iso_time(event.since_ms)}"
+    spent = f"{person_ms(1_000 * facts['time_throttled_s'])} throttled in {facts['window']}"
+    left = f"{facts['budget_left_percent']:.0f} % of the budget of {facts['objective_days']} days is left"
+    contact = f"; contact {escape(facts['contact'])}" if facts["contact"] else ""
+    command = shell_line(["kquota", "budget", "--by", "bucket", "--owner", facts["owner"]])
+    return f"{owner}: {pace}; {spent}; {left}{contact}; next: {escape(command)}"
+
+
 def _test(_: Event, facts: dict[str, Any], escape: Escape) -> str:
     return f"a test of the route {escape(facts['route'])}: nothing has happened"
 
@@ -130,6 +143,7 @@ _SENTENCES: dict[str, Callable[[Event, dict[str, Any], Escape], str]] = {
     "frozen": _frozen,
     "audit_behind": _behind,
     "audit_disagreeing": _disagreeing,
+    "budget_burning": _burning,
     "test": _test,
 }
 

@@ -37,6 +37,8 @@ class Seen(NamedTuple):
     users: Sequence[str] = ()
     """All users that it is about, for the choice of routes."""
     client_ids: Sequence[str] = ()
+    owners: Sequence[str] = ()
+    """Names of the owners of all its clients."""
 
 
 def fact(value: Fact) -> Fact:

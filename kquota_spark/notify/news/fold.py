@@ -101,7 +101,9 @@ def routes_of(seen: Seen, routes: Mapping[str, Route]) -> list[str]:
 def _is_for(seen: Seen, route: Route) -> bool:
     if route.events and seen.event.kind not in route.events:
         return False
-    if not (route.users or route.client_ids):
+    if not (route.users or route.client_ids or route.owners):
+        return True
+    if not set(route.owners).isdisjoint(seen.owners):
         return True
     return _has_one(route.users, seen.users) or _has_one(route.client_ids, seen.client_ids)
 

@@ -1,4 +1,4 @@
-"""The metrics of `kquota exporter` for each bucket.
+"""The metrics of `kquota exporter` for each bucket and each owner.
 
-In reading order: bucket_refresh, shown_buckets, metrics, judged_places, tables.
+In reading order: bucket_refresh, shown_buckets, metrics, judged_places, owner_metrics, tables.
 """

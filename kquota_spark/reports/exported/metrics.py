@@ -16,6 +16,8 @@ from kquota_spark.reports.exported.bucket_refresh import BucketKey, Counts
 from kquota_spark.reports.exported.shown_buckets import BucketSeries, ShownBuckets
 
 CLUSTER = ("cluster_id",)
+OWNER = ("cluster_id", "owner")
+"""Labels of an owner of clients; the file of owners bounds their number."""
 PLACE = ("cluster_id", "broker_id", "quota_type")
 BUCKET = (*PLACE, "user", "client_id", "tags")
 """Labels of a bucket; `tags` exists only with a quota callback."""
@@ -99,6 +101,20 @@ _METRICS: Mapping[str, tuple[tuple[str, ...], str]] = {
         "All edits of quotas up to then are known; of a quota file that is for ever.",
     ),
     "open_violations": (PLACE, "Episodes above the limit that have not ended."),
+    "owner_active_seconds_total": (
+        OWNER,
+        "Seconds in which a client of the owner sent a request, or a throttle of its clients held.",
+    ),
+    "owner_throttled_seconds_total": (
+        OWNER,
+        "Of these, time throttled: seconds in which a throttle of its clients began or still ran.",
+    ),
+    "owner_allowed_throttled_ratio": (
+        OWNER,
+        "Part of the active seconds that may be throttled by the objective.",
+    ),
+    "owner_budget_seconds": (OWNER, "Seconds of the objective's period that may be throttled."),
+    "owner_budget_left_ratio": (OWNER, "Part of these that is left; below 0 more was spent."),
     "exporter_build_info": ((*CLUSTER, "version"), "1; which release this is."),
     "exporter_shown_buckets": (CLUSTER, "Buckets with series of their own."),
     "exporter_dropped_buckets": (

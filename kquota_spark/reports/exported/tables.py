@@ -16,6 +16,7 @@ from kquota_spark.process.metrics import Family
 from kquota_spark.reports.exported.bucket_refresh import Refresh, read_refresh
 from kquota_spark.reports.exported.judged_places import JudgedPlaces
 from kquota_spark.reports.exported.metrics import Sample, bucket_samples, families
+from kquota_spark.reports.exported.owner_metrics import OwnerMetrics
 from kquota_spark.reports.exported.shown_buckets import CANDIDATES, IDLE_MS, ShownBuckets
 from kquota_spark.store.following import DeltaCommits
 from kquota_spark.store.quota_rows import KNOWN_THROUGH
@@ -60,6 +61,7 @@ class ExportedTables:
         self._commits = {name: DeltaCommits(settings, name, column) for name, column in _TIMES.items()}
         self._violations = DeltaCommits(settings, "violations")
         self._places = JudgedPlaces()
+        self._owners = OwnerMetrics(settings)
         self._hidden_used: dict[str, float] = {}
         self._newest_ms: dict[str, int] = {}
         self._open: list[tuple[int, str, int]] = []
@@ -86,6 +88,7 @@ class ExportedTables:
             tables.open_if_there("quota_rules")
             self._known_through_ms = tables.query(KNOWN_THROUGH, [self._cluster_id]).rows[0][0]
         self._of_violations()
+        self._owners.refresh()
 
     def count_refresh(self, now_ms: int, duration_s: float, *, is_failed: bool) -> None:
         """Count a refresh, and keep its duration."""
@@ -100,7 +103,8 @@ class ExportedTables:
         self._shown.forget_idle(now_ms)
         of_exporter = tuple(self._of_exporter())
         of_buckets = bucket_samples(self._cluster_id, self._shown, self._places.newest_ms, self._hidden_used)
-        of_tables = (*of_buckets, *self._places.samples(self._cluster_id), *self._of_tables())
+        of_places = self._places.samples(self._cluster_id)
+        of_tables = (*of_buckets, *of_places, *self._of_tables(), *self._owners.samples())
         return Exposed(families((*of_tables, *of_exporter)), families(of_exporter), self._succeeded_ms or 0)
 
     def _of_decisions(self, now_ms: int) -> None:

@@ -317,7 +317,33 @@
     };
   };
 
-  const kinds = { bars, pareto, heat, lines, multiples, skew, timeline, grid, calibration, lengths };
+  // What is left of each error budget: a step down for every throttle, beside an even spending.
+  const burndown = (node, data) => {
+    const hues = ["accent", "over-bar", "good", "near", "ink", "band-0", "over", "faint"].map(colour);
+    const dashes = ["solid", "dot", "dashdot"];
+    const least = Math.min(0, ...data.left.flat());
+    const times = data.times_ms.flat();
+    const ends = [Math.min(...times), Math.max(...times)];
+    return {
+      traces: [
+        { name: "even", type: "scatter", mode: "lines", x: ends, y: [100, 0], line: { color: colour("faint"), width: 1, dash: "dash" }, hoverinfo: "skip" },
+        ...data.left.map((left, i) => ({
+          name: brief(data.labels[i], 24), type: "scatter", mode: "lines", x: data.times_ms[i], y: left,
+          line: { color: hues[i % hues.length], width: 1.8, dash: dashes[Math.floor(i / hues.length) % dashes.length] },
+          customdata: left.map((percent) => `${brief(data.labels[i], 60)}: ${Math.round(10 * percent) / 10} % left`), hovertemplate: "%{customdata}<extra></extra>",
+        })),
+      ],
+      layout: layout(node, 300, {
+        margin: { l: 64, r: 16, t: 28, b: 36 }, showlegend: true,
+        legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", bgcolor: "rgba(0,0,0,0)" },
+        shapes: [{ type: "line", xref: "paper", x0: 0, x1: 1, y0: 0, y1: 0, line: { color: colour("ink"), width: 1 } }],
+        xaxis: axis({ ...dates, showgrid: false, range: ends, nticks: isNarrow(node) ? 4 : 10 }),
+        yaxis: axis({ range: [1.05 * least, 104], ticksuffix: " %", nticks: 6 }),
+      }),
+    };
+  };
+
+  const kinds = { bars, pareto, heat, lines, multiples, skew, timeline, grid, calibration, lengths, burndown };
   const draw = (anchor) => {
     const node = byId(anchor);
     const { kind, data } = charts[anchor];

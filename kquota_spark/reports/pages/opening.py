@@ -10,6 +10,7 @@ from kquota_spark.reports.parts import words
 from kquota_spark.reports.parts.page_parts import Link, Opening, Tone, Worst
 from kquota_spark.reports.scope.shared_rows import Change
 from kquota_spark.reports.sections import AuditReport
+from kquota_spark.reports.sections.budgets import budget_tone, short_answer
 from kquota_spark.reports.sections.limits import near_and_over, near_tone
 from kquota_spark.reports.sections.to_do import MOST_ADVICE, MOST_WORST, action_of, card_anchor
 from kquota_spark.reports.sections.unprotected import unprotected_count
@@ -46,6 +47,8 @@ def _worst(report: AuditReport) -> Iterator[Worst]:
 
 
 def _others(report: AuditReport) -> Iterator[tuple[str, Link]]:
+    if report.budgets:
+        yield "error budget", Link(short_answer(report), "#budgets", budget_tone(report))
     near, _ = near_and_over(report)
     whom = "no bucket" if report.head.tenant is not None else "nobody"
     yield "near a limit", Link(words.counted(near, "bucket") if near else whom, "#limits", near_tone(near))

@@ -31,6 +31,10 @@ _DEFINITIONS = {
         "The sum of the throttle times of all requests, by brokers where their log has it, else by replay. A "
         "client with many connections can wait longer than the clock ran."
     ),
+    "error budget": (
+        "The seconds that may be throttled: the allowed part of the active seconds, in the period of the objective. A "
+        "second is active if a client sent a request in it, or if a throttle of it still ran."
+    ),
     "episode": "Seconds over the limit without a longer pause between them.",
     "agreement": (
         "Verdicts that equal the broker's own log: throttled or not. A verdict never uses the "

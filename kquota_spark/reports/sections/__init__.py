@@ -4,7 +4,8 @@ Each module answers one question of the page: with its figures from the tables, 
 page, and its files for programs. A new section is a module with a `SECTION`, its fields of `AuditReport`, and its place
 in `SECTIONS`. Texts are as clients sent them; the code that draws a page escapes them.
 
-In reading order: changes, rates, throttled, limits, buckets, spread, usage, unprotected, to_do, capacity, trust.
+In reading order: changes, rates, throttled, budgets, limits, buckets, spread, usage, unprotected, to_do, capacity,
+trust.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from kquota_spark.reports.scope.shared_rows import (
 )
 from kquota_spark.reports.sections import (
     buckets,
+    budgets,
     capacity,
     changes,
     limits,
@@ -33,6 +35,7 @@ from kquota_spark.reports.sections import (
     usage,
 )
 from kquota_spark.reports.sections.buckets import PeriodBucket
+from kquota_spark.reports.sections.budgets import OwnerBudget
 from kquota_spark.reports.sections.capacity import Capacity
 from kquota_spark.reports.sections.limits import HeatMap
 from kquota_spark.reports.sections.rates import Line
@@ -52,6 +55,7 @@ SECTIONS = (
     to_do.SECTION,
     capacity.SECTION,
     trust.SECTION,
+    budgets.SECTION,
 )
 """All sections, in the order of a page."""
 WITHOUT_QUOTAS = (usage.SECTION, to_do.SECTION, unprotected.SECTION, capacity.SECTION, trust.SECTION)
@@ -74,6 +78,10 @@ class AuditReport:
     throttle_pairs: tuple[ThrottlePair, ...] = ()
     throttle_spreads: tuple[ThrottleSpread, ...] = ()
     """Users with the most total delay first."""
+    budgets: Sequence[OwnerBudget] = ()
+    """The least left first; of a tenant's page only the tenant's own. Empty without a file of owners."""
+    are_budgets_slow: bool = False
+    """The budgets are left out, because reading their period takes too long."""
     heat: tuple[HeatMap, ...] = ()
     """One heat map per quota type."""
     lines: Sequence[Line] = ()

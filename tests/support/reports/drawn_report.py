@@ -25,6 +25,7 @@ from kquota_spark.reports.sections.spread import Skew
 from kquota_spark.reports.sections.throttled import ThrottleSpread
 from kquota_spark.reports.sections.trust import ThrottlePair
 from kquota_spark.reports.sections.usage import Talker, Talkers
+from tests.support.reports.drawn_budgets import owner_budget
 
 START_MS = 1_795_132_800_000  # 2026-11-20 00:00 UTC
 DAY_MS = 86_400_000
@@ -145,6 +146,10 @@ def full_report() -> AuditReport:
             ThrottleSpread(user, 420, 61_500, tuple(range(1, 102)))
             for user in ("bob", *HOSTILE[:7])
         ),
+        budgets=(
+            owner_budget("payments", -40.0), owner_budget("search", 3.0),
+            *(owner_budget(text, 80.0) for text in HOSTILE),
+        ),
         heat=(heat(),),
         lines=(line(name("bob")), *(line(name("mallory", text), 2) for text in HOSTILE)),
         talkers=(talkers("produce"), talkers("fetch")),
@@ -208,6 +213,7 @@ def tenant_report(tenant: str = "bob") -> AuditReport:
         throttle_spreads=(replace(full.throttle_spreads[0], user=tenant),),
         throttled=(throttled(name(tenant), 14.0),),
         throttled_left_out=0,
+        budgets=(owner_budget(tenant, 75.0),),
         heat=(rates,),
         lines=(line(name(tenant)),),
         talkers=(Talkers("produce", 1 << 40, (own,), 0, 0),),

@@ -15,9 +15,10 @@ from tests.support.tables.table_rows import T0_MS, write_table
 class Exporter:
     """Tables under a root, and the exporter of them; seconds count from T0."""
 
-    def __init__(self, root: Path, max_series: int = 500) -> None:
+    def __init__(self, root: Path, max_series: int = 500, owners: str = "") -> None:
         self.root = root
-        self.exported = ExportedTables(Settings(cluster_id="demo", tables=str(root)), max_series)
+        settings = Settings(cluster_id="demo", tables=str(root), owners=owners)
+        self.exported = ExportedTables(settings, max_series)
 
     def refresh(self, at_s: int) -> None:
         """One refresh, at that time."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+from kquota_spark.config.owners_file import owners_of
 from kquota_spark.config.routes import Notifications, Slack
 from kquota_spark.config.rules import Duration
 from kquota_spark.config.settings import Settings
@@ -12,6 +14,7 @@ from kquota_spark.enforce.changes import Event, Evidence, LogEntry, Mode, Propos
 from kquota_spark.enforcement.edges.log import EnforcementLog
 from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.quota_types import QuotaKey
+from kquota_spark.notify.budgets import with_contacts
 from kquota_spark.notify.job import Notifier
 from tests.support.tables.table_rows import T0_MS
 
@@ -22,15 +25,21 @@ NEVER = Duration(365 * 86_400_000)
 class Told:
     """The events of each read, as `id status` by route."""
 
-    def __init__(self, root: Path, routes: dict[str, Slack] | None = None, **changed: float) -> None:
+    def __init__(
+        self, root: Path, routes: dict[str, Any] | None = None, owners: str = "", **changed: float
+    ) -> None:
         given = {"behind_after": NEVER, "routes": routes or {"ops": OPS}, **changed}
-        self.settings = Settings(cluster_id="demo", tables=str(root), notifications=Notifications(**given))  # type: ignore[arg-type]
+        notifications = Notifications(**given)  # type: ignore[arg-type]
+        self.settings = Settings(
+            cluster_id="demo", tables=str(root), notifications=notifications, owners=owners
+        )
         self.said: list[str] = []
         self.notifier = Notifier(self.settings, self.said.append)
+        self._routes = [*with_contacts(self.settings, owners_of(self.settings)).notifications.routes]
 
     def read(self, at_s: int = 60) -> dict[str, list[str]]:
         """What one read adds; routes without news are left out."""
-        self.notifier.state.keep_routes(self.settings.notifications.routes)
+        self.notifier.state.keep_routes(self._routes)
         self.notifier.find(T0_MS + at_s * 1_000)
         found = {}
         for name, lane in self.notifier.state.lanes.items():

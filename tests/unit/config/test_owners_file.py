@@ -94,3 +94,45 @@ def test_a_file_of_another_form_is_refused_with_the_place(tmp_path: Path, text: 
 def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"^\S+/none.yaml: cannot be read: No such file or directory$"):
         load_owners(tmp_path / "none.yaml")
+
+
+def test_an_owner_has_the_objective_of_the_file_or_its_own(tmp_path: Path) -> None:
+    text = """\
+objective_percent: 99
+objective_days: 7
+owners:
+  - {name: a, users: [a], objective_percent: 99.9}
+  - {name: b, users: [b], objective_days: 28}
+  - {name: c, users: [c]}
+"""
+    owners = load_owners(written(tmp_path, text))
+    found = {name: owners.objective_of(name) for name in owners.names}
+    assert {name: (one.percent, one.days) for name, one in found.items()} == {
+        "a": (99.9, 7), "b": (99.0, 28), "c": (99.0, 7), "unowned": (99.0, 7),
+    }  # fmt: skip
+    default = load_owners(written(tmp_path, GOOD)).objective_of("payments")
+    assert (default.percent, default.days) == (99.5, 30)
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("objective_percent: 50", "objective_percent: 50, expected 94 to 99.999"),
+        ("objective_percent: 100", "objective_percent: 100, expected 94 to 99.999"),
+        ("objective_days: 2", "objective_days: 2, expected 3 to 90"),
+        ("objective_days: 1.5", "objective_days: 1.5, expected a whole number"),
+    ],
+)
+def test_an_objective_that_no_alert_can_hold_is_refused(tmp_path: Path, line: str, problem: str) -> None:
+    assert problems(tmp_path, f"{line}\nowners: [{{name: a, users: [a]}}]\n") == [problem]
+    assert problems(tmp_path, f"owners: [{{name: a, users: [a], {line}}}]\n") == [f"owners[0].{problem}"]
+
+
+def test_entries_of_one_name_have_one_objective(tmp_path: Path) -> None:
+    text = """\
+owners:
+  - {name: a, users: [a], valid_to: 2026-01-01, objective_percent: 99}
+  - {name: a, users: [b], objective_percent: 99.9}
+"""
+    expected = "another one than in the first entry of a, expected the same in all its entries"
+    assert problems(tmp_path, text) == [f"owners[1].objective_percent: {expected}"]

@@ -229,5 +229,5 @@ def test_the_example_of_conf_has_a_valid_route_of_each_kind(tmp_path: Path) -> N
         (tmp_path / name).chmod(0o600)
     path = tmp_path / "kquota.yaml"
     path.write_text(text.replace("/etc/kquota", str(tmp_path)), encoding="utf-8")
-    routes = checked_routes(load_settings(path).notifications.routes)
+    routes = checked_routes(load_settings(path).notifications.routes, None)
     assert {route.kind for route in routes.values()} == {"webhook", "slack", "alertmanager", "mail"}

@@ -25,7 +25,7 @@ SHAPES = {
     "report": ("--to", "-", "--format", "json", "--since", "2026-11-21", "--until", "2026-11-22"),
     "violations": (), "decisions": (), "usage": (), "connections": (), "findings": ("--evidence",),
     "evidence": ("--user", "alice", "--client-id", "etl"),
-    "agreement": ("--by", "bucket"), "doctor": (), "try": (),
+    "agreement": ("--by", "bucket"), "budget": ("--by", "bucket"), "doctor": (), "try": (),
     "resolve": ("--user", "alice", "--client-id", "etl"),
 }  # fmt: skip
 """The words of each command for JSON over the tables of `kquota try`; `replay` has its own below."""

@@ -105,6 +105,7 @@ def test_sections_stand_in_the_order_of_the_questions() -> None:
         "What to do",
         "How much request time do brokers have?",
         "May I trust this page?",
+        "How much error budget is left?",
         "Definitions",
     ]
 
@@ -121,6 +122,7 @@ def test_a_tenant_is_spoken_to_and_learns_nothing_of_findings_and_threads() -> N
         "What changed for you?",
         "What can you do?",
         "May I trust this page?",
+        "How much of your error budget is left?",
         "Definitions",
     ]
     assert "You were throttled in 1 bucket: 61.5 s of delay in all." in html_page(tenant_report())

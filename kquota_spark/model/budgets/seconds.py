@@ -1,0 +1,62 @@
+"""Sets of seconds: a bit per second, so that a second counts once, however often and in which order it is added."""
+
+from __future__ import annotations
+
+HOUR_S = 3_600
+_WHOLE_HOUR = (1 << HOUR_S) - 1
+
+
+class SecondSet:
+    """Whole seconds since the epoch. Each hour is one number; its highest bit is the first second."""
+
+    def __init__(self) -> None:
+        self._hours: dict[int, int] = {}
+
+    def add(self, first_s: int, end_s: int) -> None:
+        """Add the seconds from `first_s` until before `end_s`."""
+        for hour in range(first_s // HOUR_S, -(-end_s // HOUR_S)):
+            self.add_hour(hour, _part_of(hour, first_s, end_s))
+
+    def add_hour(self, hour: int, bits: int) -> None:
+        """Add seconds of an hour.
+
+        Args:
+            hour: hours since the epoch.
+            bits: 3,600 bits, the highest for the first second.
+        """
+        found = self._hours.get(hour, 0) | bits
+        # Whole hours are the usual case: all of them are one object.
+        self._hours[hour] = _WHOLE_HOUR if found == _WHOLE_HOUR else found
+
+    def add_all(self, other: SecondSet) -> None:
+        """Add the seconds of another set."""
+        for hour, bits in other._hours.items():
+            self.add_hour(hour, bits)
+
+    def count(self, first_s: int, end_s: int) -> int:
+        """Number of seconds of the set from `first_s` until before `end_s`."""
+        hours = range(first_s // HOUR_S, -(-end_s // HOUR_S))
+        # The shorter way: the hours of the period, or those of the set.
+        wanted = hours if len(hours) <= len(self._hours) else filter(hours.__contains__, self._hours)
+        return sum((self._hours.get(hour, 0) & _part_of(hour, first_s, end_s)).bit_count() for hour in wanted)
+
+    def first_s(self) -> int | None:
+        """The first second of the set; None if it is empty."""
+        hours = [hour for hour, bits in self._hours.items() if bits]
+        if not hours:
+            return None
+        hour = min(hours)
+        return hour * HOUR_S + HOUR_S - self._hours[hour].bit_length()
+
+    def forget_before(self, first_s: int) -> None:
+        """Remove the hours that end before a second."""
+        for hour in [hour for hour in self._hours if (hour + 1) * HOUR_S <= first_s]:
+            del self._hours[hour]
+
+
+def _part_of(hour: int, first_s: int, end_s: int) -> int:
+    """The bits of the seconds of an hour that lie in a period."""
+    begin, end = max(0, first_s - hour * HOUR_S), min(HOUR_S, end_s - hour * HOUR_S)
+    if begin == 0 and end == HOUR_S:
+        return _WHOLE_HOUR
+    return ((1 << (end - begin)) - 1) << (HOUR_S - end) if begin < end else 0

@@ -1,0 +1,4 @@
+"""Error budgets from the tables: the active and the throttled seconds of each owner, at once and as tables grow.
+
+In reading order: grouping, own_seconds, bucket_seconds, owned_budgets, following.
+"""

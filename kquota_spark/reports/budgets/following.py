@@ -1,0 +1,117 @@
+"""The error budgets of owners as the tables grow: the whole period once, then only its newest minutes.
+
+A second is a bit, so rows that are read again count once. The last minutes are read again each time, because lines of a
+second can come in several commits.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from kquota_spark.config.settings import Settings
+from kquota_spark.model.budgets.budgets import OwnSeconds, budget_of
+from kquota_spark.model.budgets.objectives import Spent
+from kquota_spark.model.budgets.seconds import HOUR_S
+from kquota_spark.reports.budgets.grouping import Grouping
+from kquota_spark.reports.budgets.own_seconds import own_seconds
+from kquota_spark.reports.budgets.owned_budgets import OwnedBudget, most_spent, newest_ms
+from kquota_spark.reports.scope.period import Period
+from kquota_spark.store.reading import Tables
+
+AGAIN_MS = 600_000
+"""Time before the newest known second that is read again, ms: lines that come later than that are not counted."""
+_TABLES = ("usage", "decisions")
+
+
+class FollowedBudgets:
+    """The budgets of one cluster, for repeated reads."""
+
+    def __init__(self, settings: Settings, grouping: Grouping) -> None:
+        self._settings, self._grouping = settings, grouping
+        self._tables: Tables | None = None
+        self._own: dict[str, OwnSeconds] = defaultdict(OwnSeconds)
+        self._before: dict[str, Spent] = {}
+        self._began_s = 0
+        self.to_ms: int | None = None
+        """The end of the newest second that was read, epoch ms; None before there is any."""
+
+    def close(self) -> None:
+        """Free the resources for reading; the next read opens the tables again."""
+        if self._tables is not None:
+            self._tables.close()
+        self._tables = None
+
+    def read(self) -> bool:
+        """Read what is new; whether there was anything.
+
+        Raises:
+            UserError: a table cannot be read; the next read finds what this one has not read.
+        """
+        try:
+            return self._read()
+        except BaseException:
+            self.close()
+            raise
+
+    def at(self) -> list[OwnedBudget]:
+        """The budgets at the newest second, the least left first."""
+        if self.to_ms is None:
+            return []
+        to_s = self.to_ms // 1_000
+        return most_spent(
+            OwnedBudget(name, budget_of(own, self._grouping.objective_of(name), to_s), own)
+            for name, own in self._own.items()
+        )
+
+    def since_begun(self, name: str) -> Spent:
+        """The seconds of a group since the first read. They never become fewer, as Prometheus' counters need it."""
+        active_s, throttled_s = self._before.get(name, (0, 0))
+        if self.to_ms is None or name not in self._own:
+            return Spent(active_s, throttled_s)
+        now = self._own[name].spent(self._began_s, self.to_ms // 1_000)
+        return Spent(active_s + now.active_s, throttled_s + now.throttled_s)
+
+    def _read(self) -> bool:
+        tables = self._tables = self._tables or Tables(self._settings)
+        if any(tables.location(name) is None for name in _TABLES):
+            return False
+        changed = [tables.follow(name, 2 * AGAIN_MS) for name in _TABLES]
+        if not any(changed):
+            return False
+        from_ms = self._from_ms(tables)
+        to_ms = newest_ms(tables, self._settings.cluster_id)
+        if to_ms is None or from_ms is None:
+            return False
+        read = own_seconds(tables, self._settings.cluster_id, Period(from_ms, to_ms), self._grouping)
+        for name, own in read.seconds.items():
+            self._own[name].add_all(own)
+        if self.to_ms is None:
+            self._began_s = to_ms // 1_000
+        self.to_ms = max(to_ms, self.to_ms or 0)
+        self._forget()
+        return True
+
+    def _from_ms(self, tables: Tables) -> int | None:
+        """The time from which rows are read, epoch ms, with their files open; None if the tables are empty."""
+        newest = [time_ms for name in _TABLES if (time_ms := tables.newest_ms(name)) is not None]
+        if not newest:
+            return None
+        whole_ms = self._grouping.period_s * 1_000
+        from_ms = max(newest) - whole_ms if self.to_ms is None else self.to_ms - AGAIN_MS
+        if from_ms < min(newest) - 2 * AGAIN_MS:
+            for name in _TABLES:
+                tables.open(name, from_ms)
+        return from_ms
+
+    def _forget(self) -> None:
+        """Forget hours before the period; what they add to counters is kept."""
+        if self.to_ms is None:
+            return
+        end_s = (self.to_ms // 1_000 - self._grouping.period_s) // HOUR_S * HOUR_S
+        for name, own in self._own.items():
+            if self._began_s < end_s:
+                active_s, throttled_s = self._before.get(name, (0, 0))
+                passed = own.spent(self._began_s, end_s)
+                self._before[name] = Spent(active_s + passed.active_s, throttled_s + passed.throttled_s)
+            own.forget_before(end_s)
+        self._began_s = max(self._began_s, end_s)
