@@ -2,5 +2,5 @@
 
 `news` and `formats` are pure code; the edges are the tables, the outbox and the network.
 
-In reading order: budgets, found, outbox, sending, job.
+In reading order: budgets, found, causes, outbox, sending, job.
 """

@@ -15,6 +15,7 @@ from kquota_spark.formats.text.person_units import person_ms
 from kquota_spark.model.owners import Owners
 from kquota_spark.name_patterns import pattern_problem
 from kquota_spark.notify.budgets import with_contacts
+from kquota_spark.notify.causes import with_causes
 from kquota_spark.notify.formats.text import events_text
 from kquota_spark.notify.found import NewsTables
 from kquota_spark.notify.news.events import trial
@@ -64,7 +65,8 @@ class Notifier:
             UserError: a table cannot be read.
         """
         found = self._tables.read(self.state.known, now_ms)
-        self.state.add(fold(self.state.known, found, self._routes, now_ms), now_ms)
+        news = fold(self.state.known, found, self._routes, now_ms)
+        self.state.add(with_causes(self._settings, news, now_ms), now_ms)
 
     def seal(self, now_ms: int, *, is_waiting: bool = True) -> Iterator[tuple[str, AnyRoute, Message]]:
         """Make messages from the events that have waited long enough; all messages that are not delivered yet."""

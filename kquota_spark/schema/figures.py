@@ -33,6 +33,7 @@ FIGURES: Mapping[str, str] = MappingProxyType({
     "delay_high_ms": "the same, the most; null if the demand is unknown",
     "delay_by_closed_loop_ms": "total delay under the tried quotas, if clients wait for their throttles, ms",
     "delay_by_replay_more_ms": "that less the total delay by replay under the recorded quotas",
+    "delay_without_ms": "total delay of the recorded requests without one cause, by replay, ms",
     "throttled_requests_by_replay_after": "throttled requests under the tried quotas, by replay",
     "time_throttled_by_replay_after_s": "time throttled under the tried quotas, by replay, whole seconds",
     "time_throttled_percent": "the time throttled as percent of the period",

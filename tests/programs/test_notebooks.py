@@ -87,6 +87,7 @@ def test_one_violation_is_explained_from_its_line_to_the_throttle_of_the_broker(
     counts = re.findall(r"\d+", shown["code-close"])
     assert len(counts) == 2 and counts[0] == counts[1]
     assert "agrees" in shown["code-agreement"] and "false" not in shown["code-agreement"]
+    assert "'type': 'waterfall'" in shown["code-why"]
 
 
 def test_without_the_log_the_explanation_takes_the_numbers_of_the_table(config: Path, tmp_path: Path) -> None:

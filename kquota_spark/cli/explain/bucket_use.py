@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kquota_spark.cli.explain.explanation import Answer, ClientQuotas, shown_name
 from kquota_spark.cli.options import counted
+from kquota_spark.errors import UserError
+from kquota_spark.formats.text.escape import terminal_text
 from kquota_spark.formats.text.person_units import iso_time, person_ms
 from kquota_spark.model.quotas.quota_types import BANDWIDTH, QuotaType
 from kquota_spark.store.reading import utc_text
@@ -14,6 +16,8 @@ if TYPE_CHECKING:
     from kquota_spark.reports.clients.seen_clients import DelayInHour, SeenInHour
 
 _MOST_SHARERS = 10
+_MOST_REQUESTS = 50_000
+"""Maximum number of requests for which the cause of a delay is searched."""
 
 
 class BucketUse(NamedTuple):
@@ -22,11 +26,14 @@ class BucketUse(NamedTuple):
     seen: SeenInHour | None
     """The clients in it."""
     delay: DelayInHour | None
+    why: str = ""
+    """The main cause of the delay with its part; empty if it is not known."""
 
     def lines(self) -> list[tuple[str, str]]:
         """Labels and sentences for people."""
         seen = [] if self.seen is None else [("seen", _seen_words(self.seen))]
-        return seen + ([] if self.delay is None else [("delay", _delay_words(self.delay))])
+        delay = [] if self.delay is None else [("delay", _delay_words(self.delay))]
+        return seen + delay + ([("why", terminal_text(self.why))] if self.why else [])
 
     def notes(self) -> list[str]:
         """A note if the bytes of the bucket lack requests without a logged size, e.g. from share consumers."""
@@ -39,12 +46,14 @@ class BucketUse(NamedTuple):
         return {
             "seen": None if self.seen is None else _seen_row(self.seen),
             "delay": None if self.delay is None else _delay_row(self.delay),
+            "why": self.why or None,
         }
 
 
 def bucket_use(question: ClientQuotas, answer: Answer) -> BucketUse:
     """The recent use of the bucket of an answer."""
-    return BucketUse(_seen(question, answer), _delay(question, answer))
+    delay = _delay(question, answer)
+    return BucketUse(_seen(question, answer), delay, _why(question, answer, delay))
 
 
 def _seen(question: ClientQuotas, answer: Answer) -> SeenInHour | None:
@@ -87,6 +96,29 @@ def _delay(question: ClientQuotas, answer: Answer) -> DelayInHour | None:
         bucket_tags(answer.governed.bucket, has_tags=question.has_callback),
         before_ms=None if question.is_of_now else question.at_ms,
     )
+
+
+def _why(question: ClientQuotas, answer: Answer, delay: DelayInHour | None) -> str:
+    """The main cause of the delay of that hour, by replay; empty if there is no delay or no record."""
+    if delay is None or not delay.delay_ms or question.has_callback:
+        return ""
+    from kquota_spark.reports.scope.shared_rows import BucketName
+    from kquota_spark.reports.why.reasons import reasons
+    from kquota_spark.reports.why.recorded import Wanted
+    from kquota_spark.reports.why.sentences import main_sentence
+
+    bucket = answer.governed.bucket
+    wanted = Wanted(
+        BucketName(answer.quota_type.value, bucket.user, bucket.client_id), delay.from_ms, delay.to_ms
+    )
+    settings = question.settings.changed(
+        cluster_id=question.history.cluster_id or question.settings.cluster_id
+    )
+    try:
+        found = reasons(settings, [wanted], _MOST_REQUESTS)
+    except UserError:
+        return ""  # a source without the requests: the other lines need none
+    return main_sentence(found[0]) if found else ""
 
 
 def _seen_words(seen: SeenInHour) -> str:

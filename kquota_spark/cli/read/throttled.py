@@ -23,6 +23,7 @@ from kquota_spark.reports.scope.report_scope import Scope, open_scope
 from kquota_spark.reports.scope.shared_rows import BucketName, ThrottledBucket
 from kquota_spark.reports.sections.changes import changes_without_effect
 from kquota_spark.reports.sections.throttled import throttled_buckets
+from kquota_spark.reports.why.of_scope import reasons_of
 from kquota_spark.schema.tables import DECISIONS
 from kquota_spark.store.reading import utc_text
 
@@ -71,7 +72,8 @@ def _find(asked: Asked) -> Found:
     # Only the shown buckets need a cause, which takes another pass over their decisions.
     shown = ordered[: asked.limit]
     with_day = _is_of_days(scope.covered)
-    why = causes(uses_of(scope, shown), shown, changes_without_effect(scope), with_day=with_day)
+    edits = changes_without_effect(scope)
+    why = causes(uses_of(scope, shown), shown, edits, reasons_of(scope, shown), with_day=with_day)
     rows = [
         _row(scope.cluster_id, one, why.get(one.bucket)) | _owner_column(owners_of, one.bucket)
         for one in ordered

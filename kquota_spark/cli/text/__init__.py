@@ -1,4 +1,4 @@
 """Text on a terminal: tables, charts, widths, colours.
 
-In reading order: dumbbell, page, render, columns, timeline_chart.
+In reading order: dumbbell, waterfall, page, render, columns, timeline_chart.
 """

@@ -48,6 +48,8 @@ def _violation(event: Event, facts: dict[str, Any], escape: Escape) -> str:
         requests = person_count(facts["throttled_requests"] or 0)
         figures.append(f"total delay {person_ms(facts['delay_ms'])} of {requests} throttled requests")
     figures.append(f"rule {escape(facts['rule'] or '-')}")
+    if facts.get("why"):
+        figures.append(f"why: {escape(facts['why'])}")
     since = f"since {iso_time(event.since_ms)}"
     if event.status == "over":
         since = f"after {person_ms(event.at_ms - event.since_ms)}, it began at {iso_time(event.since_ms)}"

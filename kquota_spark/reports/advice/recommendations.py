@@ -11,6 +11,7 @@ To find rules without effect and unused limits takes a day or more of usage.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from kquota_spark.config.settings import Settings
@@ -35,6 +36,7 @@ from kquota_spark.reports.advice.tenant_advice import tenant_advice
 from kquota_spark.reports.advice.throttle_causes import Uses
 from kquota_spark.reports.scope.report_scope import BUCKET, Scope
 from kquota_spark.reports.scope.shared_rows import BucketName, Change, Recommendation, ThrottledBucket
+from kquota_spark.reports.why.reasons import Reasons
 
 MEANT_TO_COVER_PERCENT = 80.0
 BANDWIDTH_VALUES = {
@@ -86,6 +88,7 @@ def recommendations(
     *,
     is_without_quotas: bool,
     room: Headroom | None = None,
+    why: Mapping[BucketName, Reasons] = MappingProxyType({}),
 ) -> tuple[list[Recommendation], int]:
     """The first recommendations, and how many more there are.
 
@@ -101,8 +104,9 @@ def recommendations(
         changes: edits of quotas in the period.
         is_without_quotas: no quota is set at all, so first values are recommended.
         room: the headroom of brokers, where it is known.
+        why: the causes of the worst buckets by replay.
     """
-    found = raises(scope, settings, throttled, uses, observed.rules, changes, room or {})
+    found = raises(scope, settings, throttled, uses, observed.rules, changes, room or {}, why)
     if scope.tenant is not None:
         found = [*tenant_advice(scope, throttled), *found]
     elif is_without_quotas:

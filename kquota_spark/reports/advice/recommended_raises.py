@@ -43,6 +43,7 @@ from kquota_spark.reports.scope.shared_rows import (
     Recommendation,
     ThrottledBucket,
 )
+from kquota_spark.reports.why.reasons import Reasons
 
 THROTTLED_PERCENT = 20.0
 """Percent of the seconds with traffic on one broker up to which throttling is normal: the limit does its work."""
@@ -58,6 +59,7 @@ def raises(
     rules: Collection[Rule],
     changes: Collection[Change],
     room: Headroom,
+    why: Mapping[BucketName, Reasons],
 ) -> list[Recommendation]:
     """One recommendation for each bucket that is often throttled under its present limit, the most total delay first.
 
@@ -71,10 +73,14 @@ def raises(
         rules: the quotas in force.
         changes: edits of quotas in the period.
         room: the headroom of brokers, where it is known.
+        why: the causes of the worst buckets by replay.
     """
     cases = _cases(throttled, uses, rules)
     replays = replayed(settings, scope, [Raisable(case.one.bucket, case.entity, case.key) for case in cases])
-    cards = (_card(scope, case, changes, room, replays.get(case.one.bucket)) for case in cases)
+    cards = (
+        _card(scope, case, changes, room, replays.get(case.one.bucket), why.get(case.one.bucket))
+        for case in cases
+    )
     return [card for card in cards if card is not None]
 
 
@@ -108,7 +114,12 @@ def _quota(bucket: BucketName, rule: str | None, rules: Collection[Rule]) -> tup
 
 
 def _card(
-    scope: Scope, case: Case, changes: Collection[Change], room: Headroom, replay: Replayed | None
+    scope: Scope,
+    case: Case,
+    changes: Collection[Change],
+    room: Headroom,
+    replay: Replayed | None,
+    why: Reasons | None,
 ) -> Recommendation | None:
     """The recommendation about one bucket; None if its estimate is not above the limit."""
     key, limit, worst = case.key, case.limit_per_s, case.worst
@@ -121,7 +132,7 @@ def _card(
         under += f" of {case.uses.rule}"
     cut = case.cut(changes)
     cut = None if cut is not None and is_meant(cut) else cut
-    cause = cause_of(case.one, case.uses, changes)
+    cause = cause_of(case.one, case.uses, changes, why)
     if cause is None:
         return None
     card = Recommendation(

@@ -1,7 +1,8 @@
-"""The likely cause of a bucket's throttling: a lowered limit, several clients, bursts, or a steady load.
+"""The cause of a bucket's throttling, by replay where its requests are recorded (`reports.why`).
 
-The report's advice and `kquota throttled` print the same cause, the one as a sentence, the other in a few words. The
-cause is of the seconds under the present limit only.
+The report's advice and `kquota throttled` print the same cause, the one as a sentence, the other in a few words.
+Without recorded requests, for example from JMX, the cause is a likely one, of the seconds under the present limit
+only: a lowered limit, several clients, bursts, or a steady load.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from kquota_spark.model.quotas.quota_types import CONNECTION, QuotaKey, QuotaTyp
 from kquota_spark.reports.scope.broker_buckets import amount_per_rate
 from kquota_spark.reports.scope.report_scope import BUCKET, Scope, bucket_of
 from kquota_spark.reports.scope.shared_rows import MOST_CLIENTS, BucketName, Change, ThrottledBucket
+from kquota_spark.reports.why.reasons import Reasons
+from kquota_spark.reports.why.sentences import main_sentence, short_text
 
 LEAST_SECONDS = 60
 """Seconds with traffic below which a share of throttled seconds is too uncertain for a recommendation."""
@@ -124,6 +127,7 @@ def causes(
     uses: Mapping[BucketName, Uses],
     throttled: Collection[ThrottledBucket],
     changes: Collection[Change],
+    why: Mapping[BucketName, Reasons],
     *,
     with_day: bool,
 ) -> Mapping[BucketName, Cause]:
@@ -133,10 +137,11 @@ def causes(
         uses: the use of the buckets; those without are left out.
         throttled: the buckets.
         changes: edits of quotas in the period.
+        why: the causes by replay.
         with_day: whether a short cause has the day of a cut.
     """
     found = {
-        one.bucket: cause_of(one, uses[one.bucket], changes, with_day=with_day)
+        one.bucket: cause_of(one, uses[one.bucket], changes, why.get(one.bucket), with_day=with_day)
         for one in throttled
         if one.bucket in uses
     }
@@ -144,7 +149,12 @@ def causes(
 
 
 def cause_of(
-    one: ThrottledBucket, uses: Uses, changes: Collection[Change], *, with_day: bool = True
+    one: ThrottledBucket,
+    uses: Uses,
+    changes: Collection[Change],
+    why: Reasons | None = None,
+    *,
+    with_day: bool = True,
 ) -> Cause | None:
     """The likely cause of a bucket's throttling; None if it has too few seconds with traffic.
 
@@ -152,8 +162,17 @@ def cause_of(
         one: the bucket with its clients.
         uses: its use.
         changes: edits of quotas in the period.
+        why: its causes by replay; None if they are not known.
         with_day: whether the short form has the day of a cut.
     """
+    found = _likely(one, uses, changes, with_day=with_day)
+    if why is None or why.attribution.main is None:
+        return found
+    is_over = found is not None and found.is_over
+    return Cause(short_text(why), main_sentence(why), is_over)
+
+
+def _likely(one: ThrottledBucket, uses: Uses, changes: Collection[Change], *, with_day: bool) -> Cause | None:
     if uses.worst.seconds >= LEAST_SECONDS and uses.most_percent > MOST_USED_PERCENT:
         return Cause(
             f"takes {uses.most_percent:.0f} % of its limit",

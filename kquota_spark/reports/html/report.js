@@ -77,6 +77,26 @@
     }),
   });
 
+  // Steps that begin where the one before ends, and the total that they add up to.
+  const waterfall = (node, data) => {
+    const last = data.labels.length - 1;
+    return {
+      traces: [{
+        type: "waterfall", orientation: "h", x: data.values, y: data.labels.map((_, i) => i), width: 0.62,
+        measure: data.labels.map((_, i) => (i === last ? "total" : "relative")),
+        increasing: { marker: { color: colour("over-bar") } }, decreasing: { marker: { color: colour("good") } },
+        totals: { marker: { color: colour("accent") } }, connector: { line: { color: colour("faint"), width: 1, dash: "dot" } },
+        hovertext: data.labels.map((text, i) => `${brief(text, 60)}: ${plain(data.texts[i])}<br>${brief(data.hover[i], 120)}`),
+        textposition: "none", hovertemplate: "%{hovertext}<extra></extra>",
+      }],
+      layout: layout(node, 48 + 30 * data.labels.length, {
+        margin: { l: labelRoom(node), r: isNarrow(node) ? 64 : 136, t: 4, b: 36 },
+        yaxis: rowAxis(node, data.labels), xaxis: axis({ ticksuffix: " s", tickformat: ",~g", rangemode: "tozero", nticks: isNarrow(node) ? 3 : 6 }),
+        annotations: aside(node, data.texts),
+      }),
+    };
+  };
+
   const pareto = (node, data) => ({
     traces: [{
       type: "bar", orientation: "h", x: data.percent, y: data.labels.map((_, i) => i), width: 0.62,
@@ -343,7 +363,7 @@
     };
   };
 
-  const kinds = { bars, pareto, heat, lines, multiples, skew, timeline, grid, calibration, lengths, burndown };
+  const kinds = { bars, waterfall, pareto, heat, lines, multiples, skew, timeline, grid, calibration, lengths, burndown };
   const draw = (anchor) => {
     const node = byId(anchor);
     const { kind, data } = charts[anchor];

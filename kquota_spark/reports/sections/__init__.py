@@ -4,8 +4,8 @@ Each module answers one question of the page: with its figures from the tables, 
 page, and its files for programs. A new section is a module with a `SECTION`, its fields of `AuditReport`, and its place
 in `SECTIONS`. Texts are as clients sent them; the code that draws a page escapes them.
 
-In reading order: changes, rates, throttled, budgets, limits, buckets, spread, usage, unprotected, to_do, capacity,
-trust.
+In reading order: changes, rates, throttled, why, budgets, limits, buckets, spread, usage, unprotected, to_do,
+capacity, trust.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from kquota_spark.reports.sections import (
     trust,
     unprotected,
     usage,
+    why,
 )
 from kquota_spark.reports.sections.buckets import PeriodBucket
 from kquota_spark.reports.sections.budgets import OwnerBudget
@@ -44,9 +45,11 @@ from kquota_spark.reports.sections.throttled import ThrottleSpread
 from kquota_spark.reports.sections.to_do import BucketCause
 from kquota_spark.reports.sections.trust import ThrottlePair
 from kquota_spark.reports.sections.usage import Talkers
+from kquota_spark.reports.sections.why import BucketWhy
 
 SECTIONS = (
     throttled.SECTION,
+    why.SECTION,
     limits.SECTION,
     buckets.SECTION,
     usage.SECTION,
@@ -75,6 +78,8 @@ class AuditReport:
     """Total delay of the buckets that are left out."""
     causes: Sequence[BucketCause] = ()
     """For the buckets with the most total delay, as far as known."""
+    why: Sequence[BucketWhy] = ()
+    """By replay, for the buckets with the most total delay."""
     throttle_pairs: tuple[ThrottlePair, ...] = ()
     throttle_spreads: tuple[ThrottleSpread, ...] = ()
     """Users with the most total delay first."""

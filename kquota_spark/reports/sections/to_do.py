@@ -17,6 +17,7 @@ from kquota_spark.reports.scope.shared_rows import BucketName, RaiseSum, Recomme
 from kquota_spark.reports.sections.changes import changes, quota_type_of
 from kquota_spark.reports.sections.throttled import throttled_buckets
 from kquota_spark.reports.sections.unprotected import observed
+from kquota_spark.reports.sections.why import worst_reasons
 
 if TYPE_CHECKING:
     from kquota_spark.reports.sections import AuditReport
@@ -50,9 +51,9 @@ def gather(scope: Scope) -> dict[str, Any]:
     uses = uses_of(scope, throttled)
     found, left_out = recommendations(
         scope, scope.settings, scope.once(observed), throttled, uses, found_changes,
-        is_without_quotas=scope.once(is_without_quotas), room=room,
+        is_without_quotas=scope.once(is_without_quotas), room=room, why=scope.once(worst_reasons),
     )  # fmt: skip
-    worst = causes(uses, throttled[:MOST_WORST], found_changes, with_day=True)
+    worst = causes(uses, throttled[:MOST_WORST], found_changes, scope.once(worst_reasons), with_day=True)
     return {
         "causes": [BucketCause(bucket, cause.sentence) for bucket, cause in sorted(worst.items())],
         "recommendations": [with_settings(one, scope.settings.file) for one in found],

@@ -19,7 +19,7 @@ from kquota_spark.schema.figures import FIGURES, figure_of
 from kquota_spark.schema.tables import TABLES
 
 SHAPES = {
-    "status": (), "top": (), "throttled": (), "explain": ("--user", "alice", "--client-id", "etl"),
+    "status": (), "top": (), "throttled": (), "why": (), "explain": ("--user", "alice", "--client-id", "etl"),
     "timeline": ("--user", "alice", "--client-id", "etl"),
     "whatif": ("--add", "user=alice,client-id=etl,producer_byte_rate=150000", "--limit", "0"),
     "report": ("--to", "-", "--format", "json", "--since", "2026-11-21", "--until", "2026-11-22"),

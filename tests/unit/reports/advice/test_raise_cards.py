@@ -133,7 +133,9 @@ def test_traffic_in_half_of_the_time_is_bursts_although_it_is_throttled_in_most_
     sent = [_sent(at_s, 1_400_000) for at_s in seconds[:1]] + [_sent(60, 11_000_000)]
     page = gathered(tmp_path, decisions=rows, usages=sent, seconds=120, quota_rules=[OF_ALICE])
     card = _card(page)
-    assert card.cause == "bursts: its mean rate over the time is 71 % of the limit"
+    assert card.cause == (
+        "100 % of the delay: a burst after a pause, 11.0 MB at 11-21 05:41:00; the limit lets it through within 60 s"
+    )
     assert "Spread what need not be sent at once, or take a larger window (quota.window.num). " in card.reason
     # 11,000,000 B in 10 s: (1,100,000 - L) / L * 10,000 ms is 0.5 ms at L = 1,099,945.003; two digits, up: 1,100,000.
     assert (card.least, card.recommended) == (1_099_946, 1_100_000)

@@ -1,0 +1,239 @@
+"""`kquota why`: the causes of a bucket's delay, each with its part by replay, and who slowed whom."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kquota_spark.cli.filters import add_period, bucket_conditions
+from kquota_spark.cli.options import (
+    TIME_FORMS,
+    PeriodOptions,
+    add_bucket_options,
+    add_form_option,
+    limited,
+    whole_number,
+)
+from kquota_spark.cli.question import Asked, Found, Question
+from kquota_spark.errors import UserError
+from kquota_spark.schema.harm import EPISODE_DELAY_MS, EPISODE_END
+from kquota_spark.schema.key_columns import FROM_LOG
+from kquota_spark.schema.tables import VIOLATIONS
+from kquota_spark.store.reading import utc_text
+
+if TYPE_CHECKING:
+    from kquota_spark.cli.why.page import Answer
+    from kquota_spark.reports.why.reasons import Reasons
+
+COMMANDS = {
+    "why": (
+        "answers",
+        "why a bucket was throttled: each cause with its part of the delay, and who slowed whom",
+        "kquota why --user bob",
+        "kquota why --client-id legacy --whole --since 2h",
+    ),
+}
+
+_IS_COVERED = "quota_type in ('produce', 'fetch', 'request') and bucket_tags is null"
+_EPISODES = f"""
+select cluster_id, episode_id, quota_type, bucket_user, bucket_client_id, epoch_ms(start_time) as from_ms,
+       epoch_ms({EPISODE_END}) as to_ms
+from violations {{where}} order by {EPISODE_DELAY_MS} desc nulls last, start_time desc, episode_id
+"""  # noqa: S608 - names of ours
+_WHOLE = f"""
+select cluster_id, null as episode_id, quota_type, bucket_user, bucket_client_id,
+       epoch_ms(min(start_time)) as from_ms, epoch_ms(max({EPISODE_END})) as to_ms
+from violations {{where}} group by all order by sum({EPISODE_DELAY_MS}) desc nulls last, 3, 4, 5
+"""  # noqa: S608 - names of ours
+_COLUMNS = (
+    "cluster_id", "episode_id", "quota_type", "bucket_user", "bucket_client_id", "from", "to", "limit_per_s",
+    "delay_ms", "delay_by_replay_ms", "rank", "cause", "is_named", "share_percent", "share_ms", "delay_without_ms",
+    "sentence", "cure", "evidence",
+)  # fmt: skip
+
+
+class _Own(NamedTuple):
+    """The values of --episode, --whole and --top."""
+
+    episode: str | None
+    is_whole: bool
+    top: int
+
+
+def _options(parser: argparse.ArgumentParser) -> None:
+    add_bucket_options(parser)
+    parser.add_argument(
+        "--episode", metavar="ID", help="this violation (episode_id of kquota violations --output json)"
+    )
+    parser.add_argument(
+        "--whole",
+        action="store_true",
+        help="all violations of a bucket as one period, instead of one of them",
+    )
+    parser.add_argument(
+        "--top",
+        type=whole_number,
+        default=1,
+        metavar="N",
+        help="explain N of them, most total delay first (default 1)",
+    )
+
+
+def _find(asked: Asked) -> Found:
+    """The causes of the violations, or of the buckets, with the most total delay.
+
+    Raises:
+        UserError: no violation matches, or the tables have no requests of it.
+    """
+    from kquota_spark.cli.why.page import print_answer_of
+
+    chosen, has_more = _chosen(asked)
+    answers = list(_answers(asked, chosen))
+    if chosen and not answers:
+        raise UserError(
+            f"the tables have no requests that explain this violation from {utc_text(chosen[0]['from_ms'])}: a quota "
+            "callback decides, or usage of that time is gone"
+        )
+    rows = [row for answer in answers for row in _rows(answer)]
+    more = "there are more: --top 3 explains three" if has_more else ""
+
+    def page(out: Any) -> None:
+        for number, answer in enumerate(answers):
+            if number:
+                out.line()
+            print_answer_of(answer, out)
+
+    return Found(
+        _COLUMNS,
+        rows,
+        footer=more,
+        page=page if answers else None,
+        envelope={"buckets": [_bucket(answer) for answer in answers]},
+        times=frozenset(("from", "to")),
+        is_limited=True,
+        when_empty="no violation matches: nobody was throttled, or the time has none",
+    )
+
+
+def _chosen(asked: Asked) -> tuple[list[dict[str, Any]], bool]:
+    """The violations or buckets to explain, and whether there are more."""
+    where = bucket_conditions(asked.wanted)
+    where.add(f"{_IS_COVERED} and {FROM_LOG}")
+    add_period(where, asked.wanted, EPISODE_END, "violations.start_time")
+    if asked.own.episode is not None:
+        where.add("episode_id = ?", asked.own.episode)
+    sql = (_WHOLE if asked.own.is_whole else _EPISODES).format(where=where.sql)
+    # Each takes many replays.
+    found, has_more = limited(asked.tables, sql, where.values, max(asked.own.top, 1))
+    rows = found.dicts()
+    if asked.own.episode is not None and not rows:
+        raise UserError(f"--episode {asked.own.episode}: no such violation of a client")
+    if asked.own.is_whole:
+        for row in rows:
+            wanted = asked.wanted
+            row["from_ms"] = wanted.since.time_ms if wanted.since is not None else row["from_ms"]
+            row["to_ms"] = wanted.until.time_ms if wanted.until is not None else row["to_ms"]
+    return rows, has_more
+
+
+def _answers(asked: Asked, chosen: Sequence[dict[str, Any]]) -> Iterator[Answer]:
+    from kquota_spark.cli.why.page import Answer
+    from kquota_spark.reports.scope.shared_rows import BucketName
+    from kquota_spark.reports.why.reasons import reasons
+    from kquota_spark.reports.why.recorded import Wanted
+
+    for row in chosen:
+        bucket = BucketName(row["quota_type"], row["bucket_user"], row["bucket_client_id"])
+        wanted = Wanted(bucket, row["from_ms"], row["to_ms"])
+        settings = asked.settings.changed(cluster_id=row["cluster_id"])
+        for found in reasons(settings, [wanted]):
+            yield Answer(row["cluster_id"], row["episode_id"], found)
+
+
+def _rows(answer: Answer) -> Iterator[dict[str, Any]]:
+    """One row per cause, and one for the rest: their parts add up to the delay by replay."""
+    from kquota_spark.model.attribution.detectors import Cause
+    from kquota_spark.reports.why.sentences import CURES, evidence_text, main_sentence
+
+    found, attribution = answer.reasons, answer.reasons.attribution
+    head = {"cluster_id": answer.cluster_id, "episode_id": answer.episode_id, **_head(found)}
+    for rank, part in enumerate(attribution.parts, 1):
+        yield head | {
+            "rank": rank,
+            "cause": part.cause.value,
+            "is_named": part.is_named,
+            "share_percent": part.share_percent,
+            "share_ms": part.share_ms,
+            "delay_without_ms": part.without_ms,
+            "sentence": evidence_text(part, found.bucket.quota_type),
+            "cure": CURES[part.cause],
+            "evidence": dict(part.facts),
+        }
+    yield head | {
+        "rank": len(attribution.parts) + 1,
+        "cause": Cause.STEADY.value,
+        "is_named": attribution.main is Cause.STEADY,
+        "share_percent": attribution.rest_percent,
+        "share_ms": attribution.rest_ms,
+        "delay_without_ms": attribution.delay_ms - attribution.rest_ms,
+        "sentence": main_sentence(found)
+        if attribution.main is Cause.STEADY
+        else "the delay without all causes",
+        "cure": CURES[Cause.STEADY] if attribution.main is Cause.STEADY else "",
+        "evidence": {},
+    }
+
+
+def _head(found: Reasons) -> dict[str, Any]:
+    return {
+        "quota_type": found.bucket.quota_type,
+        "bucket_user": found.bucket.user,
+        "bucket_client_id": found.bucket.client_id,
+        "from": found.from_ms,
+        "to": found.to_ms,
+        "limit_per_s": found.limit_per_s,
+        "delay_ms": found.delay_ms,
+        "delay_by_replay_ms": found.attribution.delay_ms,
+    }
+
+
+def _bucket(answer: Answer) -> dict[str, Any]:
+    """Who slowed whom in one bucket, and how fairly it was shared, for JSON."""
+    from kquota_spark.formats.text.person_units import iso_time
+
+    found, sharing = answer.reasons, answer.reasons.sharing
+    head = _head(found) | {"from": iso_time(found.from_ms), "to": iso_time(found.to_ms)}
+    clients = [] if sharing is None else sharing.clients
+    return head | {
+        "clients": [
+            {
+                "user": each.client[0],
+                "client_id": each.client[1],
+                "caused_ms": each.caused_ms,
+                "suffered_ms": each.suffered_ms,
+                "caused_to_others_ms": each.of_others_ms,
+                "standard_error_ms": each.standard_error_ms,
+            }
+            for each in clients
+        ],
+        "clients_together": 0 if sharing is None else sharing.others,
+        "drawn_orders": 0 if sharing is None else sharing.orders,
+        "fairness": [each._asdict() | {"from_ms": iso_time(each.from_ms)} for each in found.fairness],
+    }
+
+
+QUESTION = Question(
+    command="why",
+    table=VIOLATIONS,
+    find=_find,
+    options=_options,
+    own=lambda options: _Own(options.episode, options.whole, options.top),
+    period=PeriodOptions(
+        f"only violations that last until then or longer: {TIME_FORMS}",
+        "only violations that begin before then",
+    ),
+    has_agreement=False,
+    form=add_form_option,
+)
+add_commands = QUESTION.add_to

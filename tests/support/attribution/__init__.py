@@ -1,0 +1,1 @@
+"""Generated buckets with a known main cause of their throttling."""

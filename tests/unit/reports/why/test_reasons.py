@@ -1,0 +1,103 @@
+"""Causes from tables: the answer is that of the simulated cluster that the tables were written of."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kquota_spark.config.settings import Settings
+from kquota_spark.model.attribution.causes import attribute
+from kquota_spark.model.attribution.detectors import Cause
+from kquota_spark.model.attribution.observed import BaselineKind
+from kquota_spark.model.attribution.sharing import who_slowed_whom
+from kquota_spark.model.quotas.entities import Entity
+from kquota_spark.reports.scope.shared_rows import BucketName
+from kquota_spark.reports.why.before import Before
+from kquota_spark.reports.why.reasons import Reasons, reasons
+from kquota_spark.reports.why.recorded import Wanted, recorded
+from kquota_spark.reports.why.sentences import main_sentence
+from kquota_spark.store.reading import Tables
+from tests.support.attribution.labelled import CAUSES
+from tests.support.attribution.simulated import FROM_MS, TO_MS, observed
+from tests.support.attribution.tables import write_recording
+from tests.support.chance import Chance
+from tests.support.tables.table_rows import usage, write_table
+
+APP = BucketName("produce", "", "app")
+WANTED = Wanted(APP, FROM_MS, TO_MS)
+
+
+def _reasons(root: Path, wanted: Wanted = WANTED, most_requests: int = 10**6) -> list[Reasons]:
+    return reasons(Settings(cluster_id="demo", tables=str(root)), [wanted], most_requests)
+
+
+@pytest.mark.parametrize("cause", CAUSES, ids=lambda cause: cause.value)
+def test_the_tables_give_the_cause_of_the_cluster(cause: Cause, tmp_path: Path) -> None:
+    recording = CAUSES[cause](Chance(4))
+    write_recording(tmp_path, recording, Entity(client_id="app"))
+    [found] = _reasons(tmp_path)
+    known = observed(recording)
+    assert found.attribution.main is cause
+    assert found.delay_ms == sum(
+        each.throttle_ms for each in recording.records if FROM_MS <= each.time_ms < TO_MS
+    )
+    assert found.attribution.delay_ms == known.delay_ms
+    # The replay begins 130 s before the period, so its samples may begin at other moments than the brokers'.
+    assert found.attribution.delay_ms == pytest.approx(found.delay_ms, rel=0.15)
+    assert attribute(known).delay_ms == found.attribution.rest_ms + sum(
+        part.share_ms for part in found.attribution.parts
+    )
+    if found.sharing is not None:
+        assert found.sharing == who_slowed_whom(known.case, known.replay)
+
+
+def test_the_same_hour_of_the_day_before_is_the_baseline_where_the_tables_have_it(tmp_path: Path) -> None:
+    write_recording(tmp_path, CAUSES[Cause.GROWTH](Chance(4)), Entity(client_id="app"))
+    write_table(tmp_path, "usage", usage(-7_200, user="earlier", points=[]))
+    settings = Settings(cluster_id="demo", tables=str(tmp_path))
+    [of_one] = recorded(settings, [WANTED]).values()
+    with Tables(settings) as tables:
+        tables.open("usage")
+        before = Before(settings, tables)
+        usual = before.observed(WANTED, of_one).baseline
+        assert usual is not None
+        assert usual.kind is BaselineKind.BEFORE
+        assert usual.seconds == 600
+        later = before.observed(_replaced(WANTED, 86_400_000), of_one)
+        weeks = before.observed(_replaced(WANTED, 2 * 7 * 86_400_000), of_one)
+    assert later.baseline is not None
+    assert weeks.baseline is not None
+    assert (later.baseline.kind, later.baseline.seconds) == (BaselineKind.DAY, 3_600)
+    assert (weeks.baseline.kind, weeks.baseline.seconds) == (BaselineKind.WEEKS, 3_600)
+    assert later.baseline.clients == weeks.baseline.clients
+
+
+def _replaced(wanted: Wanted, by_ms: int) -> Wanted:
+    return wanted._replace(from_ms=wanted.from_ms + by_ms, to_ms=wanted.to_ms + by_ms)
+
+
+def test_a_period_with_too_many_requests_ends_after_them(tmp_path: Path) -> None:
+    write_recording(tmp_path, CAUSES[Cause.STEADY](Chance(4)), Entity(client_id="app"))
+    [found] = _reasons(tmp_path, most_requests=100)
+    assert (found.from_ms, found.attribution.main) == (FROM_MS, Cause.STEADY)
+    assert FROM_MS + 1_000 <= found.to_ms < TO_MS
+
+
+def test_other_types_and_tags_of_a_callback_have_no_answer(tmp_path: Path) -> None:
+    bucket = replace(APP, quota_type="controller_mutation")
+    assert _reasons(tmp_path, WANTED._replace(bucket=bucket)) == []
+    assert _reasons(tmp_path, WANTED._replace(bucket=replace(APP, tags='{"group":"pay"}'))) == []
+
+
+def test_a_bucket_without_a_limit_has_no_answer(tmp_path: Path) -> None:
+    write_recording(tmp_path, CAUSES[Cause.STEADY](Chance(4)), Entity(user="somebody"))
+    assert _reasons(tmp_path) == []
+
+
+def test_a_sentence_without_names_has_none(tmp_path: Path) -> None:
+    write_recording(tmp_path, CAUSES[Cause.NEW_CLIENT](Chance(4)), Entity(client_id="app"))
+    [found] = _reasons(tmp_path)
+    assert "newcomer / app is new (first seen at 11-21 " in main_sentence(found)
+    assert main_sentence(found, with_names=False).endswith("% of the delay: new client")
