@@ -19,7 +19,7 @@ from kquota_spark.model.quotas.quota_set import QuotaSet
 from kquota_spark.model.quotas.quota_types import BANDWIDTH, QuotaType
 from kquota_spark.model.quotas.resolve import Bucket, resolve
 from kquota_spark.model.quotas.rules import BEGINNING_MS, RuleBook, RulePeriod
-from kquota_spark.reports.clients.stored_usage import UsagePart, stored_rings
+from kquota_spark.reports.clients.stored_usage import stored_rings
 from kquota_spark.reports.clients.what_if import WARM_UP_MS, Difference, what_if
 from kquota_spark.reports.review.review import Affected, Replayed
 from kquota_spark.reports.review.screen import Member, hot_hours, spans
@@ -139,17 +139,16 @@ def _replayed_groups(
     }
     found: dict[int, Replayed | None] = {number: Replayed() for number in numbers.values()}
     hours = _hot_hours_of_groups(settings, sides, numbers, seen, period)
-    left, parts = MOST_REQUESTS, []
+    left, wanted = MOST_REQUESTS, dict[_Key, list[tuple[int, int]]]()
     for number in sorted(hours, key=lambda number: (sum(hours[number].values()), number)):
         left -= sum(hours[number].values())
         if left < 0:
             found[number] = None
             continue
-        for quota_type, bucket in groups[number].was | groups[number].now:
-            for from_ms, to_ms in spans(hours[number], WARM_UP_MS):
-                parts.append(UsagePart(quota_type, bucket.user, bucket.client_id, from_ms, to_ms))
-    if parts:
-        for each in _replay(settings, sides, parts, period):
+        for key in groups[number].was | groups[number].now:
+            wanted[key] = spans(hours[number], WARM_UP_MS)
+    if wanted:
+        for each in _replay(settings, sides, wanted, period):
             number_of = numbers.get((each.quota_type, each.bucket))
             so_far = None if number_of is None else found[number_of]
             if number_of is not None and so_far is not None:
@@ -188,11 +187,14 @@ def _hot_hours_of_groups(
 
 
 def _replay(
-    settings: Settings, sides: tuple[QuotaSet, QuotaSet], parts: Sequence[UsagePart], period: tuple[int, int]
+    settings: Settings,
+    sides: tuple[QuotaSet, QuotaSet],
+    wanted: Mapping[_Key, Sequence[tuple[int, int]]],
+    period: tuple[int, int],
 ) -> list[Difference]:
-    """The recorded requests of these parts of usage under both sets of quotas: the only call of the replay."""
+    """The recorded requests of these buckets under both sets of quotas: the only call of the replay."""
     before, after = (make_governor(settings, _book(quotas), LeaderBook()) for quotas in sides)
-    return what_if(settings, before, after, *period, parts=parts).differences
+    return what_if(settings, before, after, *period, wanted=wanted).differences
 
 
 def _book(quotas: QuotaSet) -> RuleBook:
