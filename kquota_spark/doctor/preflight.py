@@ -16,7 +16,8 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.doctor.store_trial import checkpoints_check, tables_check
 from kquota_spark.errors import UserError
 from kquota_spark.kafka.broker_checks import kafka_checks
-from kquota_spark.kafka.log_topic_checks import Consumed, Place
+from kquota_spark.kafka.log_messages import Place
+from kquota_spark.kafka.log_topic_checks import Consumed
 from kquota_spark.process.check import Check, fail, failed, java_check, ok, warn
 from kquota_spark.process.extras import install_text
 from kquota_spark.process.listeners import require_listener

@@ -3,5 +3,5 @@
 `rebuilding` has the one pure function that rebuilds a decision from its inputs. The tables and a bundle give it the
 same inputs.
 
-In reading order: rebuilding, lines, stored, masking, chain, parts, bundle, verification.
+In reading order: rebuilding, lines, log_topic, stored, masking, chain, parts, bundle, verification.
 """

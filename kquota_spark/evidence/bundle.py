@@ -40,8 +40,8 @@ from kquota_spark.store.reading import utc_text
 FORM = 1
 """Version of the form of a bundle."""
 MANIFEST = "manifest.json"
-FROM_TABLE = "table requests"
-"""Where the lines of a bundle come from."""
+FROM_TABLE, FROM_TOPIC = "table requests", "the log topic"
+"""Where the lines of a bundle come from; those of the topic equal the table's rows."""
 _DATE = (1980, 1, 1, 0, 0, 0)
 _DAY_MS = 86_400_000
 """Longer than any ring remembers, ms: gaps that ended before cannot matter."""
@@ -93,7 +93,8 @@ def lines_note(case: Case) -> str:
     """A sentence about the lines of the evidence."""
     first_ms = min((line["record_time_ms"] for line in case.lines), default=case.from_ms)
     count = len(case.lines)
-    begin = f"{count:,} {'line' if count == 1 else 'lines'} from {FROM_TABLE}, since {utc_text(first_ms)}"
+    origin = f"{FROM_TOPIC}, as in {FROM_TABLE}" if case.is_from_topic else FROM_TABLE
+    begin = f"{count:,} {'line' if count == 1 else 'lines'} from {origin}, since {utc_text(first_ms)}"
     if case.is_warm:
         return f"{begin}: before them there is none in the tables that the broker still remembers"
     return f"{begin}: the bucket was busy before them too, so samples may have opened at other times"
@@ -177,7 +178,7 @@ def _manifest(proof: Proof, mask: Mask, subject: Subject, found: Rebuild, note: 
         "request": subject.place,
         "from_ms": proof.case.from_ms,
         "is_warm": proof.case.is_warm,
-        "lines_from": FROM_TABLE,
+        "lines_from": FROM_TOPIC if proof.case.is_from_topic else FROM_TABLE,
         "lines_note": note,
         "offsets": [list(offsets) for offsets in offsets_of(proof.case.lines)],
         "masked_names": mask.masked,

@@ -1,9 +1,10 @@
-"""The inputs of a decision, from the tables: requests from `usage`, rules, windows, gaps, and lines from `requests`."""
+"""The inputs of a decision: requests from `usage`, rules, windows and gaps; lines from the topic or `requests`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from enum import Enum
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -12,8 +13,10 @@ import pyarrow.dataset as ds
 from kquota_spark.config.governor import make_governor, mutation_config, rate_config
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
-from kquota_spark.evidence.lines import LINE_NAMES, Charge, Line, charges
+from kquota_spark.evidence.lines import LINE_NAMES, POSITION, Charge, Line, charges
+from kquota_spark.evidence.log_topic import LeftOut, Position, lines_of_topic
 from kquota_spark.evidence.rebuilding import Inputs, governed_rows
+from kquota_spark.kafka.log_messages import UnreadError
 from kquota_spark.model.measure.points import CONTROLLER_ID
 from kquota_spark.model.measure.sampled_rate import RateConfig
 from kquota_spark.model.quotas.quota_callback import LeaderBook
@@ -57,10 +60,31 @@ _GAPS = """
 select broker_id, epoch_ms(from_time) as from_time, epoch_ms(to_time) as to_time, reason from log_gaps
 where cluster_id = ?
 """
+_LEFT_OUT_ROWS = f"""
+select topic, partition, first_offset, kafka_offset, broker_id, quota_type, record_time_ms // 1000, lines,
+       charged_bytes
+from requests
+where cluster_id = ? and kind = '{LEFT_OUT}' and record_time_ms >= ? and record_time_ms < ?
+  and (broker_id = ? or ?::integer is null) and (quota_type = ? or ?::varchar is null)
+order by all
+"""  # noqa: S608 - a name of ours
+_OWN = f"""
+select topic, partition, kafka_offset from requests
+where cluster_id = ? and kind <> '{LEFT_OUT}' and topic = ? and partition = ? and kafka_offset between ? and ?
+"""  # noqa: S608 - a name of ours
 _LEFT_OUT = f"""
 select coalesce(sum(lines), 0)::bigint from requests
 where cluster_id = ? and kind = '{LEFT_OUT}' and record_time_ms >= ? and record_time_ms < ?
 """  # noqa: S608 - a name of ours
+
+
+class LinesFrom(Enum):
+    """Where the lines of a decision are read."""
+
+    AUTO = "auto"
+    """From the log topic if the settings name it and it still has them, else from the table."""
+    TOPIC = "topic"
+    TABLE = "table"
 
 
 class Case(NamedTuple):
@@ -73,6 +97,8 @@ class Case(NamedTuple):
         from_ms: start of the replay, epoch ms.
         is_warm: whether the ring was empty there; otherwise its samples may have opened at other times.
         lines: the log lines of the inputs, in order of record time and offset.
+        is_from_topic: whether the lines were read from the log topic, and equal the table's rows.
+        why_not_topic: why they were not; empty where the settings name no Kafka, or the table was asked for.
     """
 
     row: Mapping[str, Any]
@@ -81,19 +107,28 @@ class Case(NamedTuple):
     from_ms: int
     is_warm: bool
     lines: list[Line]
+    is_from_topic: bool = False
+    why_not_topic: str = ""
 
 
-def case_of(tables: Tables, settings: Settings, row: Mapping[str, Any], *, with_lines: bool = True) -> Case:
+def case_of(
+    tables: Tables,
+    settings: Settings,
+    row: Mapping[str, Any],
+    *,
+    lines_from: LinesFrom = LinesFrom.AUTO,
+) -> Case:
     """The inputs of a decision.
 
     Args:
         tables: opened for queries; `decisions` is open.
         settings: where the tables are.
         row: the decision, with the columns of `rebuilding.NAMES`.
-        with_lines: whether to read the log lines too.
+        lines_from: where to read the log lines.
 
     Raises:
-        UserError: the tables do not have the inputs any more, or never had them.
+        UserError: the tables do not have the inputs any more, or never had them; or a line of the topic differs from
+            its row.
     """
     _require_replay(settings, row)
     settings = settings.changed(cluster_id=row["cluster_id"])
@@ -114,7 +149,7 @@ def case_of(tables: Tables, settings: Settings, row: Mapping[str, Any], *, with_
             "is how long it keeps them"
         )
     case = Case(row, inputs, known, from_ms, is_warm, [])
-    return case._replace(lines=_lines(tables, settings, case)) if with_lines else case
+    return _with_lines(tables, settings, case, lines_from)
 
 
 def _require_replay(settings: Settings, row: Mapping[str, Any]) -> None:
@@ -234,12 +269,59 @@ def _of_usage(manager: Manager, row: Mapping[str, Any], from_ms: int) -> ds.Expr
     return chosen
 
 
-def _lines(tables: Tables, settings: Settings, case: Case) -> list[Line]:
-    """The lines of the inputs, each with what it charges.
+def _with_lines(tables: Tables, settings: Settings, case: Case, source: LinesFrom) -> Case:
+    """The case with the lines of its inputs, each with what it charges.
 
     Raises:
-        UserError: some of them are not in the table any more, or never were.
+        UserError: some of them are nowhere any more, or differ between the topic and the table.
     """
+    lines, why, is_from_topic = _rows(settings, case), "", False
+    if source is LinesFrom.TOPIC or (source is LinesFrom.AUTO and _names_kafka(settings)):
+        try:
+            lines, is_from_topic = _of_topic(tables, settings, case, lines), True
+        except UnreadError as error:
+            why = str(error)
+            if source is LinesFrom.TOPIC:
+                raise UserError(f"--lines topic: {why}") from error
+    try:
+        charged = _charged(case, lines)
+    except _MissingError as error:
+        raise UserError(_why_missing(tables, settings, case, error.count, why)) from error
+    return case._replace(lines=charged, is_from_topic=is_from_topic, why_not_topic=why)
+
+
+class _MissingError(Exception):
+    """Some inputs have no line."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__(count)
+        self.count = count
+
+
+def _names_kafka(settings: Settings) -> bool:
+    """Whether the settings name a Kafka; at a default address another cluster might answer."""
+    return settings.kafka.has_log and "bootstrap_servers" in settings.kafka.given
+
+
+def _charged(case: Case, found: Sequence[Line]) -> list[Line]:
+    """Those of the lines that the inputs come from, in order.
+
+    Raises:
+        _MissingError: an input has no line.
+    """
+    manager = case.inputs.manager
+    lines = sorted(found, key=lambda line: (line["record_time_ms"], *(line[name] for name in POSITION)))
+    wanted = {
+        (sent.user, sent.client_id, point) for sent in case.inputs.rows for point in points_of(sent.points)
+    }
+    charged = [each for each in charges(lines, manager.broker_id, manager.quota_type) if each.key in wanted]
+    if missing := len(wanted) - len({each.key for each in charged}):
+        raise _MissingError(missing)
+    return with_charges(lines, charged)
+
+
+def _rows(settings: Settings, case: Case) -> list[Line]:
+    """The rows of `requests` that can be lines of the inputs."""
     row, manager, end_ms = case.row, case.inputs.manager, case.row["second_ms"] + 1_000
     # A line is filed under the day of its reading if that is earlier.
     chosen = (
@@ -252,17 +334,32 @@ def _lines(tables: Tables, settings: Settings, case: Case) -> list[Line]:
         chosen &= ds.field("quota_type") == manager.quota_type.value
     if manager.broker_id != CONTROLLER_ID:
         chosen &= ds.field("broker_id") == manager.broker_id
-    found = _read(settings, REQUESTS.name, LINE_NAMES, chosen).to_pylist()
-    found.sort(
-        key=lambda line: (line["record_time_ms"], line["topic"], line["partition"], line["kafka_offset"])
-    )
-    wanted = {
-        (sent.user, sent.client_id, point) for sent in case.inputs.rows for point in points_of(sent.points)
-    }
-    charged = [each for each in charges(found, manager.broker_id, manager.quota_type) if each.key in wanted]
-    if missing := len(wanted) - len({each.key for each in charged}):
-        raise UserError(_why_missing(tables, settings, case, missing))
-    return with_charges(found, charged)
+    return [*_read(settings, REQUESTS.name, LINE_NAMES, chosen).to_pylist()]
+
+
+def _of_topic(tables: Tables, settings: Settings, case: Case, rows: Sequence[Line]) -> list[Line]:
+    """The lines of the inputs from the log topic: those of rows, and those that rows with sums replace.
+
+    Raises:
+        UnreadError: the topic does not have them any more, or cannot be read.
+    """
+    manager, row = case.inputs.manager, case.row
+    tables.open_if_there("requests")
+    broker = None if manager.broker_id == CONTROLLER_ID else manager.broker_id
+    bandwidth = manager.quota_type.value if manager.quota_type in BANDWIDTH else None
+    during = [settings.cluster_id, case.from_ms, row["second_ms"] + 1_000]
+    found = tables.query(_LEFT_OUT_ROWS, [*during, broker, broker, bandwidth, bandwidth]).rows
+    left_out = list(map(LeftOut._make, found))
+    own: set[Position] = set()
+    for topic, partition in {each.place for each in left_out}:
+        first, last = min(each.first_offset for each in left_out), max(each.kafka_offset for each in left_out)
+        own.update(tables.query(_OWN, [settings.cluster_id, topic, partition, first, last]).rows)
+    user, client_id = row["bucket_user"], row["bucket_client_id"]
+    return [
+        line
+        for line in lines_of_topic(settings, rows, left_out, own)
+        if user in ("", line["user"]) and (line["client_id"] == client_id or (user and not client_id))
+    ]
 
 
 def with_charges(lines: Sequence[Line], charged: Sequence[Charge]) -> list[Line]:
@@ -273,14 +370,14 @@ def with_charges(lines: Sequence[Line], charged: Sequence[Charge]) -> list[Line]
     return [{**lines[place], "amounts": amounts[place]} for place in sorted(amounts)]
 
 
-def _why_missing(tables: Tables, settings: Settings, case: Case, missing: int) -> str:
+def _why_missing(tables: Tables, settings: Settings, case: Case, missing: int, why: str) -> str:
     tables.open_if_there("requests")
     period = [settings.cluster_id, case.from_ms, case.row["second_ms"] + 1_000]
     [[left_out]] = tables.query(_LEFT_OUT, period).rows
     begin = f"{missing:,} requests since {utc_text(case.from_ms)} have no row in table requests"
-    if left_out:
+    if not left_out:
         return (
-            f"{begin}, because of tables.requests, and their lines are not read from the log topic: evidence needs "
-            "tables.requests: all"
+            f"{begin}: maintain.retention.requests is how long it keeps them, and older lines cannot be shown"
         )
-    return f"{begin}: maintain.retention.requests is how long it keeps them, and older lines cannot be shown"
+    reason = why or "the settings name no kafka.bootstrap_servers"
+    return f"{begin}, because of tables.requests, and the log topic does not have them: {reason}"

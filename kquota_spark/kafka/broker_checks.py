@@ -15,7 +15,8 @@ from kquota_spark.errors import UnreachableError, UserError
 from kquota_spark.kafka.advised_topic import STAMP
 from kquota_spark.kafka.client_properties import python_names
 from kquota_spark.kafka.clients import connection, overheard, python_admin, python_errors, refused_login
-from kquota_spark.kafka.log_topic_checks import Consumed, Place, arrival_checks
+from kquota_spark.kafka.log_messages import Place
+from kquota_spark.kafka.log_topic_checks import Consumed, arrival_checks
 from kquota_spark.kafka.questions import missing_jmx_topic, missing_topics, stamp_command
 from kquota_spark.model.measure.sampled_rate import RingVariant
 from kquota_spark.process.check import Check, fail, failed, ok, warn

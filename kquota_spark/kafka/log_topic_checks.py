@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from kquota_spark.config.settings import Broker, Settings
-from kquota_spark.formats.messages.messages import HEADER, HEARTBEAT, LogMessages
+from kquota_spark.formats.messages.messages import HEARTBEAT, LogMessages
 from kquota_spark.formats.request_log.line import RequestLogParser, Unreadable
 from kquota_spark.kafka import clients as kafka_clients
+from kquota_spark.kafka.log_messages import Place, named_broker
 from kquota_spark.kafka.questions import message_format
 from kquota_spark.process.check import Check, fail, ok, warn
 from kquota_spark.process.clock import now_ms
@@ -26,8 +27,6 @@ _FRESH_MS = 60_000
 _CLOCK_MS = 2_000
 _ZONE_MS = 900_000
 """Least difference, ms, that is a wrong time zone: zones differ by quarters of an hour, anything less is delay."""
-Place = tuple[str, int]
-"""A topic and the number of one of its partitions."""
 
 
 class Consumed(NamedTuple):
@@ -153,7 +152,7 @@ def _last_messages(
                 raise KafkaException(error)
             if error is None:
                 place = message.topic(), message.partition()
-                named, time_ms = _named(message, broker_from), message.timestamp()[1]
+                named, time_ms = named_broker(message, broker_from), message.timestamp()[1]
                 messages.append(Message(message.value() or b"", named, time_ms, place[0]))
                 if message.offset() >= ranges[place][-1]:
                     still_open.discard(place)
@@ -219,11 +218,3 @@ def _beats(messages: Iterable[Message], reader: LogMessages, brokers: Sequence[i
         advice = "seconds of a quiet broker then close late: start kquota ship there, or its heartbeat"
         return warn("heartbeats", evidence, advice)
     return ok("heartbeats", f"from broker {', '.join(map(str, brokers))}")
-
-
-def _named(message: Any, broker_from: Sequence[str]) -> bytes | None:
-    """The header or key that names the broker, in INGEST's order: the header first."""
-    headers = [value for name, value in message.headers() or () if name == HEADER]
-    given = {"header": headers[0] if headers else None, "key": message.key()}
-    found = [given[source] for source in given if source in broker_from and given[source] is not None]
-    return found[0] if found else None

@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from resource import RUSAGE_CHILDREN, RUSAGE_SELF, getrusage
 from typing import Any
 
 import numpy as np
@@ -82,12 +83,19 @@ def _write(root: Path, requests: int) -> int:
 
 
 def _timed(root: Path, *added: str) -> str:
-    """The time and the time on processors, as text."""
+    """The time, the time on processors and the most memory of a process, as text."""
     words = [word for each in added for word in ("--add", each)]
-    started, worked = time.monotonic(), time.process_time()
+    started, worked = time.monotonic(), _cpu_s()
     with contextlib.redirect_stdout(io.StringIO()):
         assert kquota(["whatif", "--config", str(root / "kquota.yaml"), *words]) == 0
-    return f"{time.monotonic() - started:.1f} s ({time.process_time() - worked:.1f} s of CPU)"
+    took_s, worked_s = time.monotonic() - started, _cpu_s() - worked
+    largest_mb = max(getrusage(who).ru_maxrss for who in (RUSAGE_SELF, RUSAGE_CHILDREN)) // 1_024
+    return f"{took_s:.1f} s ({worked_s:.1f} s of CPU, at most {largest_mb:,} MB per process)"
+
+
+def _cpu_s() -> float:
+    """Seconds on processors, with those of processes that have ended."""
+    return sum(each.ru_utime + each.ru_stime for each in map(getrusage, (RUSAGE_SELF, RUSAGE_CHILDREN)))
 
 
 def main() -> int:

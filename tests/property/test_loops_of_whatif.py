@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kquota_spark.model.loops.open_loop import Judged, bandwidth_throttles, judged
+from kquota_spark.model.loops.reach import reached
 from kquota_spark.model.loops.tried import Key, closed_loop
 from kquota_spark.model.measure.points import Point, PointKind
 from kquota_spark.model.measure.sampled_rate import RateConfig, RingVariant
@@ -71,6 +72,36 @@ def test_identical_quotas_change_nothing_in_the_closed_loop(chance: Chance) -> N
         for was in drawn_broker(chance, ring):
             expected = {key: unchanged(each, from_ms, T0 + SPAN_MS) for key, each in was.items()}
             assert closed_loop(was, was, set(was), ring, from_ms, T0 + SPAN_MS) == expected
+
+
+def test_what_a_change_does_not_reach_is_as_recorded(chance: Chance) -> None:
+    """The whole loop of all changed buckets has the recorded figures in those that are not reached."""
+    left_out = reaching = 0
+    for _ in range(CASES):
+        ring, until_ms = chance.choice(RINGS), T0 + SPAN_MS
+        has_fetches = chance.random() < 0.3
+        drawn = drawn_broker(chance, ring)[1]
+        was = {key: each for key, each in drawn.items() if has_fetches or key[0] is not QuotaType.FETCH}
+        changed = {key for key in was if chance.random() < 0.6}
+        # Up to a tenth more or less: often no verdict changes.
+        tried = {
+            key: of_other_limit(chance, key, was[key], ring) if key in changed else was[key] for key in was
+        }
+        whole = closed_loop(was, tried, changed, ring, T0, until_ms)
+        of_reached = closed_loop(was, tried, reached(was, tried, changed, ring), ring, T0, until_ms)
+        for key, found in whole.items():
+            assert of_reached.get(key, unchanged(was[key], T0, until_ms)) == found
+        left_out += len(whole) - len(of_reached)
+        reaching += len(of_reached)
+    assert left_out > CASES / 4
+    assert reaching > CASES / 4
+
+
+def of_other_limit(chance: Chance, key: Key, was: list[Judged], ring: RateConfig) -> list[Judged]:
+    limit = was[0].limit_per_s
+    factor = chance.choice([0.9, 1.0, 1.1, 3.0])
+    points = [each.point for each in was]
+    return of_bucket(key[0], points, None if limit is None else limit * factor, ring)
 
 
 def test_a_lower_limit_never_lowers_the_total_delay_of_the_open_loop(chance: Chance) -> None:

@@ -24,7 +24,8 @@ from kquota_spark.model.quotas.quota_types import BANDWIDTH
 from kquota_spark.store.reading import utc_text
 
 if TYPE_CHECKING:
-    from kquota_spark.reports.clients.what_if import Difference, Side, WhatIf
+    from kquota_spark.reports.clients.judged_groups import Side
+    from kquota_spark.reports.clients.what_if import Difference, WhatIf
 
 OPEN, CLOSED = "open", "closed"
 COLUMNS = (

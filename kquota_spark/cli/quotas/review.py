@@ -43,6 +43,15 @@ CODES = {
         HARM: "harm above the budget",
     },
 }
+_CLOSED = {
+    "throttled_requests_after_closed": "throttled_requests",
+    "delay_ms_after_closed": "delay_ms",
+    "delay_ms_after_closed_low": "low_ms",
+    "delay_ms_after_closed_high": "high_ms",
+    "deferred_bytes": "deferred",
+    "is_censored": "is_censored",
+}
+"""Columns of a group in the closed loop, which decides; those without the ending are of the open loop."""
 _WEEK_MS, _BUDGET_MS = 7 * 86_400_000, 600_000
 
 
@@ -173,6 +182,8 @@ def _group(one: Any) -> Iterator[tuple[str, Any]]:
             key = f"{side}_{when}" if side == "throttled" else f"{side}_{when}_ms"
             yield f"{name}_{when}", None if replay is None else getattr(replay, key)
     yield "unknown_requests", None if replay is None else replay.unknown
+    for name, key in _CLOSED.items():
+        yield name, None if replay is None else getattr(replay.closed, key)
     yield "is_delay_after_at_most", None if replay is None else replay.is_at_most
     yield "why_not_replayed", one.why or None
 

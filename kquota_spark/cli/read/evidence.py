@@ -50,10 +50,11 @@ _HAS_VERDICT = "coalesce(requests, 1) > 0"
 
 
 class _Options(NamedTuple):
-    """The values of --at and --bundle; None where they are not given."""
+    """The values of --at and --bundle, None where they are not given, and of --lines."""
 
     at: Since | None
     bundle: Path | None
+    lines: str
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
@@ -66,6 +67,12 @@ def _options(parser: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="FILE",
         help="also write a ZIP file for the tenant; names of others are masked",
+    )
+    parser.add_argument(
+        "--lines",
+        choices=("auto", "topic", "table"),
+        default="auto",
+        help="where to read the log lines: auto takes the topic if it still has them, else the table (default auto)",
     )
     parser.add_argument(
         "--verify", type=Path, metavar="FILE", help="instead verify such a file, without tables and settings"
@@ -81,11 +88,11 @@ def _find(asked: Asked) -> Found:
     from kquota_spark.evidence.bundle import bundle_of, lines_note, prove
     from kquota_spark.evidence.chain import chain_of
     from kquota_spark.evidence.lines import charges
-    from kquota_spark.evidence.stored import case_of
+    from kquota_spark.evidence.stored import LinesFrom, case_of
     from kquota_spark.process.replaced_file import replace_file
 
     row, others = _decision(asked)
-    case = case_of(asked.tables, asked.settings, row)
+    case = case_of(asked.tables, asked.settings, row, lines_from=LinesFrom(asked.own.lines))
     owners = owners_of(asked.settings)
     is_own = _is_own(asked.wanted, owners, row["second_ms"])
     if not any(is_own(line["user"], line["client_id"]) for line in case.lines):
@@ -115,6 +122,8 @@ def _find(asked: Asked) -> Found:
             "chain": chain_value(chain),
             "rebuilt": {"is_equal": proof.is_equal, "differing": proof.differing, "is_warm": case.is_warm},
             "lines": note,
+            "lines_from": "topic" if case.is_from_topic else "table",
+            "why_not_topic": case.why_not_topic or None,
             "bundle": None if file is None else str(file),
         },
         code=DONE if proof.is_equal else REFUSED,
@@ -214,7 +223,7 @@ QUESTION = Question(
     find=_find,
     options=_options,
     period=None,
-    own=lambda options: _Options(options.at, options.bundle),
+    own=lambda options: _Options(options.at, options.bundle, options.lines),
     has_agreement=False,
     form=add_form_option,
 )

@@ -43,6 +43,9 @@ def print_chain(page: Page, proof: Proof, chain: Chain, notes: Notes) -> None:
     if notes.owner:
         page.paragraph("owner", terminal_text(notes.owner), indent=_INDENT)
     page.paragraph("lines", notes.lines, indent=_INDENT)
+    if proof.case.why_not_topic:
+        text = terminal_text(f"not read: {proof.case.why_not_topic}")
+        page.paragraph("topic", text, Tone.FAINT, indent=_INDENT)
     if proof.is_equal:
         page.paragraph(
             "rebuilt", "equal to the decision in the tables, byte for byte", Tone.GOOD, indent=_INDENT

@@ -10,6 +10,7 @@ from kquota_spark.model.measure.points import Point
 from kquota_spark.model.quotas.principals import Principal
 from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.model.quotas.resolve import Bucket
+from kquota_spark.model.replay.causes import Governing
 from kquota_spark.model.replay.decision import GovernedSecond
 
 BrokerBucket = tuple[int, QuotaType, Bucket]
@@ -45,28 +46,41 @@ def governed_seconds_of(
         gaps: by broker, periods (epoch ms) for which its log lacks something that a ring remembers, see `Governing`.
     """
     gaps = gaps or {}
-    kept: dict[tuple[int, QuotaType, Principal, str], Governed] = {}
+    kept: dict[tuple[int, QuotaType, Principal, str], tuple[Governed, Governing]] = {}
     found: dict[BrokerBucket, list[GovernedSecond]] = {}
+
     for row in traffic:
-        parts: dict[int, tuple[Governed, list[Point]]] = {}
         identity = (row.broker_id, row.quota_type, row.principal, row.client_id)
-        for point in row.points:
-            time_ms = point.record_time_ms - clock_ahead_ms
-            governed = kept.get(identity)
-            if governed is None or not governed.holds_at(time_ms):
-                governed = kept[identity] = governor.govern(*identity, time_ms)
-            parts.setdefault(governed.governing.valid_from_ms, (governed, []))[1].append(point)
-        for governed, points in parts.values():
-            relied_on = governed.relied_on
-            end_ms = relied_on.valid_to_ms
-            governing = relied_on._replace(
-                valid_from_ms=relied_on.valid_from_ms + clock_ahead_ms,
-                valid_to_ms=None if end_ms is None else end_ms + clock_ahead_ms,
-                gaps=gaps.get(row.broker_id, ()),
-            )
+        times_ms = [point[0] for point in row.points]
+        last = kept.get(identity)
+        parts: dict[int, tuple[tuple[Governed, Governing], list[Point]]] = {}
+        # Nearly always one answer holds for the whole second.
+        if last is not None and all(
+            last[0].holds_at(time_ms - clock_ahead_ms) for time_ms in (min(times_ms), max(times_ms))
+        ):
+            parts[0] = last, list(row.points)
+        else:
+            for point, time_ms in zip(row.points, times_ms, strict=True):
+                if last is None or not last[0].holds_at(time_ms - clock_ahead_ms):
+                    governed = governor.govern(*identity, time_ms - clock_ahead_ms)
+                    of_broker = gaps.get(row.broker_id, ())
+                    last = kept[identity] = governed, _governing(governed, clock_ahead_ms, of_broker)
+                parts.setdefault(last[0].governing.valid_from_ms, (last, []))[1].append(point)
+        for (governed, of_part), points in parts.values():
             second = GovernedSecond(
-                row.second_ms, row.principal.name, row.client_id, governing, governed.level, governed.rule,
+                row.second_ms, row.principal.name, row.client_id, of_part, governed.level, governed.rule,
                 governed.rule_version, points,
             )  # fmt: skip
             found.setdefault((row.broker_id, row.quota_type, governed.bucket), []).append(second)
     return found
+
+
+def _governing(governed: Governed, clock_ahead_ms: int, gaps: Gaps) -> Governing:
+    """What governs a request, in the time of the broker's clock."""
+    relied_on = governed.relied_on
+    end_ms = relied_on.valid_to_ms
+    return relied_on._replace(
+        valid_from_ms=relied_on.valid_from_ms + clock_ahead_ms,
+        valid_to_ms=None if end_ms is None else end_ms + clock_ahead_ms,
+        gaps=gaps,
+    )

@@ -43,6 +43,7 @@ from kquota_spark.model.replay.request_replay import US_PER_PERCENT
 
 _MOST_ADDED = 4
 """Maximum number of requests that a connection adds, for each recorded one."""
+_SURELY_BELOW_PER_MS = 1_000 * SURELY_BELOW
 _RETRY_MS = 1
 """Own pace (ms) of a fetch that is sent again after a throttle, where no such fetch was recorded."""
 
@@ -150,15 +151,17 @@ class Meter:
 
     def measure(self, amount: int, time_ms: int, limit_per_s: float | None) -> int:
         """Record an amount, and return the throttle (ms) that the broker computes then; nothing is counted."""
-        window_ms = self.ring.record(amount, time_ms)
+        ring = self.ring
+        window_ms = ring.record(amount, time_ms)
         if limit_per_s is None:
             return 0
         if self.cap_ms is None:
-            if self.ring.total * 1_000 * SURELY_BELOW < limit_per_s * window_ms:
+            if ring.total * _SURELY_BELOW_PER_MS < limit_per_s * window_ms:
                 return 0
-            return max(throttle_time_ms(self.ring.total, window_ms, limit_per_s), 0)
-        total = self.ring.total / US_PER_PERCENT
-        return max(bounded_throttle_time_ms(total, window_ms, limit_per_s, self.cap_ms), 0)
+            return max(throttle_time_ms(ring.total, window_ms, limit_per_s), 0)
+        return max(
+            bounded_throttle_time_ms(ring.total / US_PER_PERCENT, window_ms, limit_per_s, self.cap_ms), 0
+        )
 
     def count(self, throttle_ms: int, time_ms: int, served: int, *, is_added: bool) -> None:
         """Count a request, and its throttle if it has one.
@@ -185,6 +188,8 @@ class Meter:
 class ClosedLoop:
     """One run. `times_ms` has the new time of each request by its order; deferred requests are missing.
 
+    It can be None where nobody reads it. `has_added` is true if some connection continued beyond its record.
+
     Args:
         connections: with at least one request each, all of one broker.
         meters: the buckets, by the number in `Charge`; they must contain what came before.
@@ -196,7 +201,8 @@ class ClosedLoop:
     meters: Sequence[Meter]
     reading: Reading = Reading.USUAL
     is_at_most: bool = False
-    times_ms: dict[int, int] = field(default_factory=dict)
+    times_ms: dict[int, int] | None = field(default_factory=dict)
+    has_added: bool = False
     _until_ms: int = 0
 
     def run(self, until_ms: int) -> None:
@@ -207,21 +213,30 @@ class ClosedLoop:
             for index, each in enumerate(self.connections)
         ]
         heapify(heap)
+        times_ms, is_at_most = self.times_ms, self.is_at_most
+        ways = [self._way(each) for each in self.connections]
         while heap and heap[0][0] < until_ms:
             time_ms, order, index, place = heap[0]
             connection = self.connections[index]
-            requests = connection.sent
-            if place < len(requests):
-                self.times_ms[order] = time_ms
-                # Most requests by far: a shorter way with the same steps.
-                if place + 1 < len(requests) and connection.does_wait and requests[place].kind is Kind.PLAIN:
-                    throttle_ms = self._charge(requests[place], time_ms, is_added=False)
-                    place += 1
-                    time_ms = self._next_ms(
-                        connection, requests[place - 1], requests[place].time_ms, time_ms, throttle_ms
-                    )
-                    heapreplace(heap, (time_ms, requests[place].order, index, place))
-                    continue
+            if times_ms is not None and place < len(connection.sent):
+                times_ms[order] = time_ms
+            end, reading = ways[index]
+            if place < end:  # most requests by far: the same steps with fewer calls
+                sent, after = connection.sent[place], connection.sent[place + 1]
+                throttle_ms = self._charge(sent, time_ms, is_added=False)
+                was_ms = sent[3] if is_at_most else sent[2]
+                own_ms = after[0] - sent[0] - was_ms
+                if reading is Reading.PACED or (reading is Reading.EAGER and throttle_ms == was_ms):
+                    pace_ms = own_ms + throttle_ms
+                    time_ms += pace_ms if pace_ms > 0 else 0
+                elif reading is Reading.EAGER:
+                    time_ms += max(own_ms, throttle_ms)
+                elif reading is Reading.CATCHES_UP:
+                    time_ms = max(after[0], time_ms + throttle_ms + (own_ms if own_ms < 0 else 0))
+                else:
+                    time_ms = self._next_ms(connection, sent, after[0], time_ms, throttle_ms)
+                heapreplace(heap, (time_ms, after[1], index, place + 1))
+                continue
             following = self._send(connection, place, time_ms)
             if following is None:
                 heappop(heap)
@@ -230,12 +245,19 @@ class ClosedLoop:
                 order = connection.sent[connection.recorded(place)].order
                 heapreplace(heap, (time_ms, order, index, place))
 
+    def _way(self, connection: Connection) -> tuple[int, Reading]:
+        """How many requests of a connection are plain and followed by another, and how it takes a throttle."""
+        is_plain = connection.does_wait and all(sent[5] is Kind.PLAIN for sent in connection.sent)
+        is_usual = self.reading is Reading.USUAL and connection.clock is None
+        return len(connection.sent) - 1 if is_plain else 0, Reading.PACED if is_usual else self.reading
+
     def _send(self, connection: Connection, place: int, time_ms: int) -> tuple[int, int] | None:
         """Send one request; return the place of the next one of its connection, and its time.
 
         Places beyond the record are of requests that a connection adds.
         """
         sent, is_added = connection.sent[connection.recorded(place)], place >= len(connection.sent)
+        self.has_added |= is_added
         if sent.kind is not Kind.PLAIN:
             return self._fetch(connection, place, time_ms)
         return self._next(connection, place, time_ms, self._charge(sent, time_ms, is_added=is_added))
@@ -243,12 +265,16 @@ class ClosedLoop:
     def _charge(self, sent: Sent, time_ms: int, *, is_added: bool) -> int:
         """Charge a request whatever the verdict is; return its longest throttle (ms)."""
         throttle_ms = 0
-        for number, amount, at_most, limit, _, inferred_ms in sent.charges:
+        for number, amount, at_most, limit, _, inferred_ms in sent[4]:
             meter = self.meters[number]
             found = meter.measure(at_most if self.is_at_most else amount, time_ms, limit)
             if inferred_ms is not None:
                 found = inferred_ms
-            meter.count(found, time_ms, amount, is_added=is_added)
+            if found or is_added:
+                meter.count(found, time_ms, amount, is_added=is_added)
+            else:
+                meter.requests += 1
+                meter.served += amount
             throttle_ms = max(throttle_ms, found)
         return throttle_ms
 

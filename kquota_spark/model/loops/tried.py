@@ -10,11 +10,12 @@ Both ends are widened by 5 % and one throttle: so much do two runs of the same c
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
-from operator import attrgetter
+from heapq import merge
+from operator import itemgetter
 from typing import NamedTuple
 
 from kquota_spark.model.loops.closed_loop import Charge, ClosedLoop, Connection, Kind, Meter, Reading, Sent
@@ -30,7 +31,6 @@ Key = tuple[QuotaType, Bucket]
 """One bucket of the broker."""
 _MARGIN = 0.05
 """How far two runs of the same clients under the same limit differ, beside a throttle more or less at the end."""
-_IN_ORDER = attrgetter("record_time_ms", "log_time_ms", "connection_hash", "correlation_id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,17 +81,20 @@ class Closed:
         )  # fmt: skip
 
 
-class _Charged(NamedTuple):
-    """A request in one bucket under both quotas; the first field orders it."""
+class _Both(NamedTuple):
+    """The requests of a bucket under both quotas, in the same order; those of the period begin at `start`."""
 
-    place: tuple[int, int, int, int]
-    was: Judged
-    tried: Judged
-    key: Key
+    was: Sequence[Judged]
+    tried: Sequence[Judged]
+    start: int
 
-    @property
-    def is_tried(self) -> bool:
-        return self.was.limit_per_s != self.tried.limit_per_s
+    def inside(self) -> Iterator[tuple[Judged, Judged]]:
+        """The requests of the period."""
+        return zip(self.was[self.start :], self.tried[self.start :], strict=True)
+
+
+_Charged = tuple[tuple[int, int, int, int], Key, Judged, Judged]
+"""A request in one bucket under both quotas, after what orders it."""
 
 
 def closed_loop(
@@ -119,23 +122,42 @@ def closed_loop(
     if not affected:
         return {}
     numbers = {key: number for number, key in enumerate(affected)}
-    before = _recorded(was, tried, affected)
-    inside = [each for each in before if each.place[0] >= from_ms]
-    sent, clients = _sent(inside, numbers)
+    both = _recorded(was, tried, affected, from_ms)
+    sent, clients = _sent(both, numbers)
     connections = _connections(sent, clients, until_ms)
-    runs = []
     has_thread_time = any(key[0] is QuotaType.REQUEST for key in affected)
-    for is_at_most in (False, True) if has_thread_time else (False,):
-        for reading in Reading:
-            meters = [_meter(key, tried[key], ring, from_ms, is_at_most=is_at_most) for key in affected]
-            ClosedLoop(connections, meters, reading, is_at_most).run(until_ms)
-            runs.append(meters)
-    censored = _censored(inside, sent)
-    recorded = _sums(inside)
+    runs = [
+        run
+        for is_at_most in ((False, True) if has_thread_time else (False,))
+        for run in _runs(connections, both, ring, until_ms, is_at_most=is_at_most)
+    ]
+    censored = _censored(both, sent)
     return {
-        key: _closed([run[number] for run in runs], recorded[key], until_ms, is_censored=key in censored)
+        key: _closed([run[number] for run in runs], both[key], until_ms, is_censored=key in censored)
         for key, number in numbers.items()
     }
+
+
+def _runs(
+    connections: Sequence[Connection],
+    both: Mapping[Key, _Both],
+    ring: RateConfig,
+    until_ms: int,
+    *,
+    is_at_most: bool,
+) -> Iterator[list[Meter]]:
+    """The meters of each bucket after a run for each reading, the usual one first."""
+    is_paced = False
+    for reading in Reading:
+        if reading is Reading.PACED and is_paced:
+            continue
+        meters = [_meter(key, of_key, ring, is_at_most=is_at_most) for key, of_key in both.items()]
+        loop = ClosedLoop(connections, meters, reading, is_at_most, None)
+        loop.run(until_ms)
+        if reading is Reading.USUAL:
+            # Without clocks, and if nobody continued beyond the record, `PACED` would take the same steps.
+            is_paced = not loop.has_added and all(each.clock is None for each in connections)
+        yield meters
 
 
 def _affected(tried: Mapping[Key, Sequence[Judged]], changed: set[Key]) -> list[Key]:
@@ -159,11 +181,14 @@ def _affected(tried: Mapping[Key, Sequence[Judged]], changed: set[Key]) -> list[
 
 
 def _recorded(
-    was: Mapping[Key, Sequence[Judged]], tried: Mapping[Key, Sequence[Judged]], affected: Sequence[Key]
-) -> list[_Charged]:
+    was: Mapping[Key, Sequence[Judged]],
+    tried: Mapping[Key, Sequence[Judged]],
+    affected: Sequence[Key],
+    from_ms: int,
+) -> dict[Key, _Both]:
     """The requests of the affected buckets with both verdicts, in the broker's order."""
     verdicts: dict[QuotaType, dict[tuple[Point, tuple[str, str]], Judged]] = {}
-    found = []
+    found = {}
     for key in affected:
         of_bucket, before = tried[key], was.get(key, ())
         if not _are_alike(of_bucket, before):  # other rules make other buckets
@@ -175,38 +200,59 @@ def _recorded(
                     for each in of_other
                 }
             before = [verdicts[key[0]][each.point, each.client] for each in of_bucket]
-        found += [
-            _Charged(_IN_ORDER(each.point), earlier, each, key)
-            for earlier, each in zip(before, of_bucket, strict=True)
-        ]
-    found.sort(key=attrgetter("place"))
+        start = bisect_left(of_bucket, from_ms, key=lambda each: each.point.record_time_ms)
+        found[key] = _Both(before, of_bucket, start)
     return found
 
 
 def _are_alike(one: Sequence[Judged], other: Sequence[Judged]) -> bool:
     """Whether both have the same requests in the same order."""
-    return len(one) == len(other) and all(
-        ours.point is theirs.point for ours, theirs in zip(one, other, strict=True)
+    return one is other or (
+        len(one) == len(other)
+        and all(ours.point is theirs.point for ours, theirs in zip(one, other, strict=True))
     )
 
 
 def _sent(
-    charged: Sequence[_Charged], numbers: Mapping[Key, int]
+    both: Mapping[Key, _Both], numbers: Mapping[Key, int]
 ) -> tuple[dict[int, list[Sent]], dict[int, tuple[str, str]]]:
     """The requests by connection, and the client of each; charges of one request are put together."""
     sent: dict[int, list[Sent]] = defaultdict(list)
     clients: dict[int, tuple[str, str]] = {}
-    for order, (place, group) in enumerate(groupby(charged, key=attrgetter("place"))):
-        of_request = list(group)
-        sent[place[2]].append(
-            Sent(
-                place[0], order, max(each.was.throttle_ms for each in of_request),
-                max(each.was.at_most_ms for each in of_request),
-                tuple(_charge(each, numbers) for each in of_request), _kind(of_request),
-            )
-        )  # fmt: skip
-        clients[place[2]] = of_request[0].tried.client
+    charged = _in_order(both)
+    order, following = 0, next(charged, None)
+    while following is not None:
+        place, key, was, tried = following
+        following = next(charged, None)
+        if following is None or following[0] != place:  # nearly all requests charge one bucket
+            kind = Kind.PLAIN if key[0] is not QuotaType.FETCH else _kind([(place, key, was, tried)])
+            charge = _charge(key, was, tried, numbers)
+            one = Sent(place[0], order, was.throttle_ms, was.at_most_ms, (charge,), kind)
+        else:
+            of_request = [(place, key, was, tried)]
+            while following is not None and following[0] == place:
+                of_request.append(following)
+                following = next(charged, None)
+            one = Sent(
+                place[0], order, max(each[2].throttle_ms for each in of_request),
+                max(each[2].at_most_ms for each in of_request),
+                tuple(_charge(*each[1:], numbers) for each in of_request), _kind(of_request),
+            )  # fmt: skip
+        sent[place[2]].append(one)
+        clients[place[2]] = tried.client
+        order += 1
     return sent, clients
+
+
+def _in_order(both: Mapping[Key, _Both]) -> Iterator[_Charged]:
+    """The requests of the period in the broker's order."""
+    of_keys = [_of_bucket(key, of_key) for key, of_key in both.items()]
+    return of_keys[0] if len(of_keys) == 1 else merge(*of_keys, key=itemgetter(0))
+
+
+def _of_bucket(key: Key, both: _Both) -> Iterator[_Charged]:
+    for was, tried in both.inside():
+        yield tried.point[:4], key, was, tried
 
 
 def _connections(
@@ -229,58 +275,55 @@ def _connections(
     ]
 
 
-def _charge(each: _Charged, numbers: Mapping[Key, int]) -> Charge:
-    point, is_fetch = each.tried.point, each.key[0] is QuotaType.FETCH
-    inferred_ms = each.was.throttle_ms if each.was.is_inferred and not each.is_tried else None
+def _charge(key: Key, was: Judged, tried: Judged, numbers: Mapping[Key, int]) -> Charge:
+    point, limit = tried.point, tried.limit_per_s
+    inferred_ms = was.throttle_ms if was.is_inferred and was.limit_per_s == limit else None
     return Charge(
-        numbers[each.key], point.amount, point.amount + point.network_time_us, each.tried.limit_per_s, is_fetch,
+        numbers[key], point.amount, point.amount + point.network_time_us, limit, key[0] is QuotaType.FETCH,
         inferred_ms,
     )  # fmt: skip
 
 
 def _kind(of_request: Sequence[_Charged]) -> Kind:
-    fetches = [each for each in of_request if each.key[0] is QuotaType.FETCH]
-    if not fetches or not any(each.is_tried for each in of_request):
+    fetches = [tried for _, key, _, tried in of_request if key[0] is QuotaType.FETCH]
+    if not fetches or all(was.limit_per_s == tried.limit_per_s for _, _, was, tried in of_request):
         return Kind.PLAIN
-    is_throttled = any(each.tried.point.kind in THROTTLED_FETCHES for each in fetches)
+    is_throttled = any(tried.point.kind in THROTTLED_FETCHES for tried in fetches)
     return Kind.THROTTLED_FETCH if is_throttled else Kind.FETCH
 
 
-def _meter(
-    key: Key, of_bucket: Sequence[Judged], ring: RateConfig, from_ms: int, *, is_at_most: bool
-) -> Meter:
+def _meter(key: Key, both: _Both, ring: RateConfig, *, is_at_most: bool) -> Meter:
     """The meter of a bucket, with what it charged before the period."""
     meter = Meter(SampleRing(ring), ring.window_ms if key[0] is QuotaType.REQUEST else None)
-    earlier = [each.point for each in of_bucket if each.point.record_time_ms < from_ms]
+    earlier = [each.point for each in both.tried[: both.start]]
     amounts = [each.amount + (each.network_time_us if is_at_most else 0) for each in earlier]
     meter.ring.record_all(amounts, [each.record_time_ms for each in earlier])
     return meter
 
 
-def _censored(charged: Sequence[_Charged], sent: Mapping[int, Sequence[Sent]]) -> set[Key]:
-    """The buckets in which a saturated connection gets a higher limit, or none any more."""
+def _censored(both: Mapping[Key, _Both], sent: Mapping[int, Sequence[Sent]]) -> set[Key]:
+    """The buckets in which a saturated connection that was throttled gets a higher limit, or none any more."""
     saturated = {name for name, of_one in sent.items() if is_saturated(of_one)}
     return {
-        each.key
-        for each in charged
-        if each.place[2] in saturated
-        and each.was.limit_per_s is not None
-        and (each.tried.limit_per_s is None or each.tried.limit_per_s > each.was.limit_per_s)
+        key
+        for key, of_key in both.items()
+        if saturated
+        and any(
+            was.throttle_ms > 0
+            and tried.point.connection_hash in saturated
+            and was.limit_per_s is not None
+            and (tried.limit_per_s is None or tried.limit_per_s > was.limit_per_s)
+            for was, tried in of_key.inside()
+        )
     }
 
 
-def _sums(charged: Sequence[_Charged]) -> dict[Key, tuple[int, int]]:
-    """The recorded amount and total delay (ms) by bucket."""
-    found: dict[Key, tuple[int, int]] = defaultdict(lambda: (0, 0))
-    for each in charged:
-        amount, delay_ms = found[each.key]
-        found[each.key] = amount + each.tried.point.amount, delay_ms + each.was.throttle_ms
-    return found
-
-
-def _closed(runs: Sequence[Meter], recorded: tuple[int, int], until_ms: int, *, is_censored: bool) -> Closed:
+def _closed(runs: Sequence[Meter], both: _Both, until_ms: int, *, is_censored: bool) -> Closed:
     """The figures of the first run, with bounds over all; a bucket that does not change needs no margin."""
-    meter, (amount, delay_ms) = runs[0], recorded
+    meter, amount, delay_ms = runs[0], 0, 0
+    for was, tried in both.inside():
+        amount += tried.point.amount
+        delay_ms += was.throttle_ms
     delays, served = [each.delay_ms for each in runs], [each.served for each in runs]
     low, high = min(delays), max(delays)
     if meter.delay_ms != delay_ms:

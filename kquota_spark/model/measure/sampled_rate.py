@@ -203,7 +203,9 @@ class SampleRing(_Samples[int]):
         # The same steps as `record_all` without its lists, which cost more than the arithmetic of one event.
         if time_ms >= self._opens_at_ms or time_ms >= self._purge_at_ms:
             self._turn(time_ms)
-        self._add(amount, time_ms)
+        self._values[self.current] += amount
+        self._last_ms[self.current] = time_ms
+        self.total += amount
         elapsed_ms = time_ms - self._oldest_start_ms
         if elapsed_ms < self._padded_ms:
             elapsed_ms = self._padded_ms + elapsed_ms % self._window_ms

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import reduce
-from math import inf
 from operator import or_
 from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.model.govern.traffic import Gaps, Traffic
@@ -22,8 +24,6 @@ from kquota_spark.store.reading import Tables
 from kquota_spark.store.storage import arrow_files, delta_errors, delta_table
 
 _COLUMNS = ("broker_id", "quota_type", "principal_type", "user", "client_id", "second", "points")
-_MOST_CONDITIONS = 32
-"""Maximum parts that are conditions of the reading; more are compared with each row by their names."""
 _GAPS = "select broker_id, epoch_ms(from_time), epoch_ms(to_time) from log_gaps where cluster_id = ? and reason <> ?"
 _RINGS = f"""
 select broker_id, arg_max(model_variant, decisions.second) from decisions
@@ -78,49 +78,105 @@ def stored_usage(
     )
     if broker_id is not None:
         chosen &= ds.field("broker_id") == broker_id
-    are_many = len(parts) > _MOST_CONDITIONS
     if parts:
-        chosen &= _of_any(parts) if are_many else reduce(or_, map(_of_part, parts))
+        chosen &= reduce(or_, map(_of_part, parts))
     with delta_errors(f"table usage under {settings.tables} cannot be read"):
         delta = delta_table(settings, "usage")
         batches = delta.to_pyarrow_dataset(filesystem=arrow_files(delta)).to_batches(
             columns=list(_COLUMNS), filter=chosen
         )
         for batch in batches:
-            yield from _traffic(_with_rows_of(batch, parts) if are_many else batch)
+            yield from _traffic(batch)
 
 
-def _of_any(parts: Sequence[UsagePart]) -> Any:
-    """A condition that rows of all parts meet, and some others."""
+class Group(NamedTuple):
+    """Clients of one broker, by user and client id, and the periods of their usage to read (epoch ms)."""
+
+    broker_id: int
+    clients: Collection[tuple[str, str]]
+    spans: Sequence[tuple[int, int]]
+
+
+def usage_of_groups(
+    settings: Settings, groups: Sequence[Group], most_requests: int | None = None
+) -> Iterator[tuple[int, list[Traffic] | None]]:
+    """Usage of this cluster from the request log, of all types, the smallest groups first.
+
+    The table is read once, as columns. Only the usage of one group at a time is in objects.
+
+    Args:
+        settings: where the tables are, and the cluster.
+        groups: no client of a broker is in two of them.
+        most_requests: maximum number of requests of all groups; None for no limit.
+
+    Yields:
+        The place of a group, and its usage in no order, None beyond the maximum; groups without usage are left out.
+
+    Raises:
+        UserError: the table is missing or cannot be read.
+    """
+    rows, places = _rows_of_groups(settings, groups)
+    order = np.argsort(places, kind="stable")
+    counts = np.bincount(
+        places, weights=rows.column("points").value_lengths().fill_null(0), minlength=len(groups)
+    )
+    starts = np.searchsorted(places[order], np.arange(len(groups) + 1))
+    left = float("inf") if most_requests is None else most_requests
+    for place in np.argsort(counts, kind="stable"):
+        left -= counts[place]
+        if not counts[place]:
+            continue
+        of_group = order[starts[place] : starts[place + 1]]
+        yield int(place), None if left < 0 else list(_traffic(rows.take(of_group)))
+
+
+def _rows_of_groups(settings: Settings, groups: Sequence[Group]) -> tuple[Any, npt.NDArray[np.int64]]:
+    """The rows of all groups as one batch, and the place of the group of each row."""
+    import pyarrow as pa
     import pyarrow.dataset as ds
 
-    chosen = ds.field("second") >= datetime.fromtimestamp(min(part.from_ms for part in parts) / 1_000, UTC)
-    for name in ("user", "client_id"):
-        wanted = {getattr(part, name) for part in parts}
-        if "" not in wanted:
-            chosen &= ds.field(name).isin(sorted(wanted))
-    return chosen
+    first_ms = min(span[0] for group in groups for span in group.spans)
+    end_ms = max(span[1] for group in groups for span in group.spans)
+    start, end = (datetime.fromtimestamp(time_ms / 1_000, UTC) for time_ms in (first_ms, end_ms))
+    chosen = (
+        (ds.field("cluster_id") == settings.cluster_id)
+        & (ds.field("source") == "log")
+        & (ds.field("event_date") >= start.date())
+        & (ds.field("second") >= start)
+        & (ds.field("second") < end)
+        & ds.field("broker_id").isin(sorted({group.broker_id for group in groups}))
+        & ds.field("user").isin(sorted({user for group in groups for user, _ in group.clients}))
+    )
+    place_of = {
+        (group.broker_id, *client): place for place, group in enumerate(groups) for client in group.clients
+    }
+    batches, places = [], [np.empty(0, np.int64)]
+    with delta_errors(f"table usage under {settings.tables} cannot be read"):
+        delta = delta_table(settings, "usage")
+        dataset = delta.to_pyarrow_dataset(filesystem=arrow_files(delta))
+        for batch in dataset.to_batches(columns=list(_COLUMNS), filter=chosen):
+            found = _places(batch, place_of, groups)
+            is_asked = found >= 0
+            batches.append(batch.filter(pa.array(is_asked)))
+            places.append(found[is_asked])
+        schema = dataset.schema
+    columns = pa.schema([schema.field(name) for name in _COLUMNS])
+    table = pa.Table.from_batches(batches, columns).combine_chunks()
+    rows = table.to_batches() or [pa.RecordBatch.from_pylist([], columns)]
+    return rows[0], np.concatenate(places)
 
 
-def _with_rows_of(batch: Any, parts: Sequence[UsagePart]) -> Any:
-    """The rows of a batch that belong to at least one part."""
-    import pyarrow as pa
-
-    periods: dict[tuple[str, str, str], list[tuple[int, float]]] = defaultdict(list)
-    for part in parts:
-        end_ms = inf if part.to_ms is None else part.to_ms
-        periods[part.quota_type, part.user, part.client_id].append((part.from_ms, end_ms))
-    columns = (batch.column(name).to_pylist() for name in ("quota_type", "user", "client_id"))
-    mask = [
-        any(
-            from_ms <= second_ms < to_ms
-            for key in ((kind, user, client_id), (kind, user, ""), (kind, "", client_id), (kind, "", ""))
-            if key in periods
-            for from_ms, to_ms in periods[key]
-        )
-        for kind, user, client_id, second_ms in zip(*columns, _seconds_ms(batch), strict=True)
-    ]
-    return batch.filter(pa.array(mask, pa.bool_()))
+def _places(
+    batch: Any, place_of: Mapping[tuple[int, str, str], int], groups: Sequence[Group]
+) -> npt.NDArray[np.int64]:
+    """The place of the group of each row; -1 for rows of no group, or out of its periods."""
+    names = (batch.column(name).to_pylist() for name in ("broker_id", "user", "client_id"))
+    found = [place_of.get(name, -1) for name in zip(*names, strict=True)]
+    for row, second_ms in enumerate(_seconds_ms(batch)):
+        place = found[row]
+        if place >= 0 and not any(from_ms <= second_ms < to_ms for from_ms, to_ms in groups[place].spans):
+            found[row] = -1
+    return np.array(found, np.int64)
 
 
 def _seconds_ms(batch: Any) -> list[int]:

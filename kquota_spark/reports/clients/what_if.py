@@ -15,24 +15,17 @@ connections that a broker refused.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
 
-from kquota_spark.config.governor import mutation_config, rate_config
 from kquota_spark.config.settings import Settings
 from kquota_spark.model.govern.govern import Governor
-from kquota_spark.model.govern.traffic import Traffic, governed_seconds_of
-from kquota_spark.model.loops.open_loop import Judged, judged
-from kquota_spark.model.loops.tried import Bound, Closed, Key, closed_loop
-from kquota_spark.model.measure.muted_seconds import Span, joined, muted_until
-from kquota_spark.model.measure.points import Point, PointKind
-from kquota_spark.model.measure.sampled_rate import RateConfig
+from kquota_spark.model.loops.tried import Closed, Key
 from kquota_spark.model.quotas.quota_types import BANDWIDTH, QuotaType
 from kquota_spark.model.quotas.resolve import Bucket
-from kquota_spark.model.replay.decision import GovernedSecond
-from kquota_spark.reports.clients.stored_usage import UsagePart, stored_rings, stored_usage
+from kquota_spark.reports.clients.judged_groups import Figures, Period, Side, summed
+from kquota_spark.reports.clients.judging_processes import judged_groups
+from kquota_spark.reports.clients.linked_clients import identities, linked_clients, with_buckets
 from kquota_spark.schema import harm
 from kquota_spark.schema.key_columns import FROM_LOG
 from kquota_spark.store.reading import Tables
@@ -54,29 +47,6 @@ select {_KEY}, requests, delay_ms, coalesce(time_throttled_s, 0) from sums left 
 """  # noqa: S608 - names of ours
 WARM_UP_MS = 130_000
 """Usage (ms) that is read before the period, to fill the longest common window (61 samples of 2 s)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Side:
-    """One bucket over all brokers under one set of quotas."""
-
-    limit_per_s: float | None
-    """The last limit in force, on each broker; None is no limit."""
-    requests: int = 0
-    throttled_requests: int = 0
-    throttled_ms: int = 0
-    """Sum of all throttles, by replay (ms)."""
-    muted: tuple[Span, ...] = ()
-    """The seconds in which a throttle began or still ran, on any broker, in the period."""
-    unknown: int = 0
-    """Requests without a verdict: their amount is not in the log, and the limit is another one than the broker's."""
-    at_most_ms: int | None = None
-    """Upper bound of `throttled_ms` for thread time, of which the log has bounds; None for other types."""
-
-    @property
-    def throttled_seconds(self) -> int:
-        """Time throttled (s)."""
-        return sum(span.end_s - span.first_s for span in self.muted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +120,8 @@ class WhatIf:
     differences: list[Difference] = field(default_factory=list)
     clients: frozenset[tuple[QuotaType, str, str]] = frozenset()
     """Type, user and client id of all requests in the period."""
+    left_out: frozenset[Key] = frozenset()
+    """The buckets that were not judged, because they have too many requests; their figures lack something."""
 
 
 def what_if(
@@ -159,7 +131,8 @@ def what_if(
     from_ms: int,
     to_ms: int,
     *,
-    parts: Sequence[UsagePart] = (),
+    wanted: Mapping[Key, Sequence[tuple[int, int]]] | None = None,
+    most_requests: int | None = None,
     progress: Callable[[int], None] = lambda _: None,
 ) -> WhatIf:
     """Judge a period of the tables' usage under the past quotas and under others.
@@ -170,65 +143,35 @@ def what_if(
         after: the other quotas.
         from_ms: first second, epoch ms; usage shortly before it fills the windows.
         to_ms: end, epoch ms, exclusive.
-        parts: only usage of at least one of these; empty for all.
+        wanted: the periods to read (epoch ms) by bucket, each with what fills its windows. All clients that share a
+            bucket with those of a wanted bucket are read too, so its figures are those of the whole traffic. None
+            for all buckets, in the whole period.
+        most_requests: maximum number of requests to judge, None for no limit. The smallest groups of clients that share
+            buckets come first; the buckets of the others are `left_out`.
         progress: takes the number of requests that are about to be judged.
 
     Raises:
         UserError: a table is missing or cannot be read.
     """
-    default, rings = rate_config(settings), stored_rings(settings)
-    tally = _Tally(from_ms, to_ms)
-    clients: set[tuple[QuotaType, str, str]] = set()
-    rows = stored_usage(settings, from_ms - WARM_UP_MS, to_ms, tuple(QuotaType), parts=parts)
-    traffic = sorted(rows, key=lambda row: row.broker_id)
-    progress(sum(len(row.points) for row in traffic))
-    # One broker at a time: verdicts take several times the memory of the requests.
-    for broker_id, group in groupby(traffic, key=lambda row: row.broker_id):
-        of_broker, ring = list(group), rings.get(broker_id, default)
-        inside = (row for row in of_broker if row.second_ms >= from_ms)
-        clients.update((row.quota_type, row.principal.name, row.client_id) for row in inside)
-        loops = _Loops(of_broker, before, after, ring, mutation_config(settings))
-        tally.add(loops.was, loops.tried, loops.closed(from_ms, to_ms), ring)
-    found = tally.differences(_logged(settings, from_ms, to_ms))
-    return WhatIf(from_ms, to_ms, tally.requests, found, frozenset(clients))
-
-
-class _Loops:
-    """The requests of one broker, judged under both quotas: most buckets have the same limit, and so one verdict."""
-
-    def __init__(
-        self,
-        rows: Sequence[Traffic],
-        before: Governor,
-        after: Governor,
-        ring: RateConfig,
-        mutation: RateConfig,
-    ) -> None:
-        as_was, as_tried = (
-            {key[1:]: of_bucket for key, of_bucket in governed_seconds_of(rows, governor).items()}
-            for governor in (before, after)
-        )
-        self._ring = ring
-        self._rings = {QuotaType.CONTROLLER_MUTATION: mutation}
-        self.was = {key: self._judged(key, of_bucket, is_recorded=True) for key, of_bucket in as_was.items()}
-        self._changed = {
-            key for key, of_bucket in as_tried.items() if _limits(of_bucket) != _limits(as_was.get(key, ()))
-        }
-        self.tried = {
-            key: self._judged(key, of_bucket, is_recorded=False) if key in self._changed else self.was[key]
-            for key, of_bucket in as_tried.items()
-        }
-
-    def _judged(self, key: Key, of_bucket: Sequence[GovernedSecond], *, is_recorded: bool) -> list[Judged]:
-        return judged(key[0], of_bucket, self._rings.get(key[0], self._ring), is_recorded=is_recorded)
-
-    def closed(self, from_ms: int, to_ms: int) -> dict[Key, Closed]:
-        """The buckets that change in the closed loop; controller mutations have none."""
-        was, tried = (
-            {key: of_bucket for key, of_bucket in side.items() if key[0] is not QuotaType.CONTROLLER_MUTATION}
-            for side in (self.was, self.tried)
-        )
-        return closed_loop(was, tried, self._changed & tried.keys(), self._ring, from_ms, to_ms)
+    whole = from_ms - WARM_UP_MS, to_ms
+    seen = identities(settings, *whole)
+    linked = linked_clients(seen, (before, after), whole)
+    if wanted is not None:
+        linked = with_buckets(linked, wanted)
+    progress(sum(one.requests for one in linked))
+    judged = judged_groups(settings, (before, after), linked, Period(from_ms, to_ms), most_requests)
+    figures: dict[Key, Figures] = {}
+    left_out: set[Key] = set()
+    for place, of_group in judged.items():
+        if of_group is None:
+            left_out |= linked[place].buckets or (wanted or {}).keys()
+            continue
+        for key, of_key in of_group.figures.items():
+            figures[key] = summed(figures[key], of_key) if key in figures else of_key
+    requests = sum(each.requests for each in judged.values() if each is not None)
+    clients = {(one.quota_type, *one.client) for one in seen if one.last_ms >= from_ms}
+    found = _differences(figures, _logged(settings, from_ms, to_ms))
+    return WhatIf(from_ms, to_ms, requests, found, frozenset(clients), frozenset(left_out))
 
 
 def _logged(settings: Settings, from_ms: int, to_ms: int) -> dict[tuple[QuotaType, Bucket], Logged]:
@@ -244,156 +187,33 @@ def _logged(settings: Settings, from_ms: int, to_ms: int) -> dict[tuple[QuotaTyp
     }
 
 
-def _fitting(of_bucket: Sequence[Judged], ring: RateConfig) -> float:
-    """How many of the bytes of requests their limits let through by the time of the last request.
+def _difference(key: Key, of_key: Figures, logged: Logged | None) -> Difference:
+    percent = 100 * of_key.fitting / of_key.amount if of_key.fitting is not None and of_key.amount else None
+    return Difference(
+        *key, of_key.before, of_key.after, logged if of_key.before else None, percent, of_key.closed,
+        of_key.amount,
+    )  # fmt: skip
 
-    Bytes above the limit wait, and the limit drains them. One window of bytes may be ahead of the limit, as in the
-    broker's ring.
+
+def _differences(
+    figures: Mapping[Key, Figures], logged: Mapping[tuple[QuotaType, Bucket], Logged]
+) -> list[Difference]:
+    """The differences of all buckets: those that change first, with the largest change of throttled time first.
+
+    Types other than bandwidth are left out where neither side has a limit.
+
+    Args:
+        figures: of all brokers, by bucket.
+        logged: the brokers' figures by bucket.
     """
-    total, waiting, last_ms, window_s = 0, 0.0, 0, (ring.num_samples - 1) * ring.window_ms / 1_000
-    ahead = 0.0
-    for point, _, limit, *_ in of_bucket:
-        total += point.amount
-        if limit is None:
-            waiting = ahead = 0.0
-        else:
-            waiting = max(0.0, waiting - limit * (point.record_time_ms - last_ms) / 1_000) + point.amount
-            ahead = limit * window_s
-        last_ms = point.record_time_ms
-    return total - max(0.0, waiting - ahead)
-
-
-class _Tally:
-    """Sums by bucket over all brokers, from `from_ms` until before `to_ms`."""
-
-    def __init__(self, from_ms: int, to_ms: int) -> None:
-        self._from_ms, self._to_ms = from_ms, to_ms
-        self._before: dict[Key, Side] = {}
-        self._after: dict[Key, Side] = {}
-        self._closed: dict[Key, Closed] = {}
-        self._fitting: dict[Key, float] = {}
-        self._amounts: dict[Key, int] = {}
-        self.requests = 0
-
-    def add(
-        self,
-        was: Mapping[Key, Sequence[Judged]],
-        tried: Mapping[Key, Sequence[Judged]],
-        closed: Mapping[Key, Closed],
-        ring: RateConfig,
-    ) -> None:
-        """Add the buckets of one broker.
-
-        Args:
-            was: the requests by bucket under the past quotas.
-            tried: the same under the tried quotas.
-            closed: the buckets that the closed loop changes.
-            ring: the broker's sample ring.
-        """
-        inferred = {
-            each.point: each.limit_per_s
-            for of_bucket in was.values()
-            for each in of_bucket
-            if each.is_inferred
-        }
-        sides: dict[Key, Side] = {}
-        for key, of_bucket in was.items():
-            inside = self._inside(of_bucket)
-            if inside:
-                sides[key] = _side(key, inside, {}, self._to_ms)
-                self._before[key] = _sum(self._before.get(key), sides[key])
-            self.requests += sum(each.point.kind != PointKind.SHARED_REQUEST for each in inside)
-        for key, of_bucket in tried.items():
-            inside = self._inside(of_bucket)
-            if not inside:
-                continue
-            # Most buckets do not change: they are summed up once.
-            is_same = of_bucket is was.get(key)
-            side = sides[key] if is_same else _side(key, inside, inferred, self._to_ms)
-            self._after[key] = _sum(self._after.get(key), side)
-            amount = sum(each.point.amount for each in inside)
-            self._amounts[key] = self._amounts.get(key, 0) + amount
-            if key[0] in BANDWIDTH:
-                fitting = float(amount) if is_same else _fitting(inside, ring)
-                self._fitting[key] = self._fitting.get(key, 0.0) + fitting
-            if key[0] is not QuotaType.CONTROLLER_MUTATION:
-                found = closed.get(key) or _unchanged(side, amount)
-                self._closed[key] = found + self._closed[key] if key in self._closed else found
-
-    def _inside(self, of_bucket: Sequence[Judged]) -> Sequence[Judged]:
-        start = bisect_left(of_bucket, self._from_ms, key=lambda each: each.point.record_time_ms)
-        return of_bucket[start:] if start else of_bucket
-
-    def differences(self, logged: Mapping[tuple[QuotaType, Bucket], Logged]) -> list[Difference]:
-        """The differences of all buckets: those that change first, with the largest change of throttled time first.
-
-        Types other than bandwidth are left out where neither side has a limit.
-
-        Args:
-            logged: the brokers' figures by bucket.
-        """
-        found = [
-            Difference(
-                *key, before, after, logged.get(key) if before else None, self._percent(key), self._closed.get(key),
-                self._amounts.get(key, 0),
-            )
-            for key in {**self._before, **self._after}
-            for before, after in [(self._before.get(key), self._after.get(key))]
-            if key[0] in BANDWIDTH or any(side and side.limit_per_s is not None for side in (before, after))
-        ]  # fmt: skip
-        return sorted(
-            found,
-            key=lambda each: (not each.is_changed, -abs(each.more_ms), -sum(each.throttled_ms), each.quota_type.value,
-                              each.bucket.user, each.bucket.client_id),
-        )  # fmt: skip
-
-    def _percent(self, key: Key) -> float | None:
-        total = self._amounts.get(key, 0)
-        return 100 * self._fitting[key] / total if total and key[0] in BANDWIDTH else None
-
-
-def _side(key: Key, inside: Sequence[Judged], inferred: Mapping[Point, float | None], to_ms: int) -> Side:
-    """One bucket of one broker under one set of quotas, in a period that ends before `to_ms` (epoch ms)."""
-    throttled = [each for each in inside if each.throttle_ms > 0 and not _is_unknown(each, inferred)]
-    is_open = bool(inferred) or key[0] is QuotaType.CONTROLLER_MUTATION
-    return Side(
-        limit_per_s=inside[-1].limit_per_s,
-        requests=len(inside),
-        throttled_requests=len(throttled),
-        throttled_ms=sum(each.throttle_ms for each in throttled),
-        muted=muted_until(((each.point.record_time_ms, each.throttle_ms) for each in throttled), to_ms),
-        unknown=sum(_is_unknown(each, inferred) for each in inside) if is_open else 0,
-        at_most_ms=sum(each.at_most_ms for each in inside) if key[0] is QuotaType.REQUEST else None,
-    )
-
-
-def _sum(one: Side | None, other: Side) -> Side:
-    """The sums over two brokers; the limit is that of the other."""
-    if one is None:
-        return other
-    return Side(
-        other.limit_per_s, one.requests + other.requests, one.throttled_requests + other.throttled_requests,
-        one.throttled_ms + other.throttled_ms, tuple(joined([*one.muted, *other.muted])),
-        one.unknown + other.unknown,
-        None if other.at_most_ms is None else (one.at_most_ms or 0) + other.at_most_ms,
+    found = [
+        _difference(key, of_key, logged.get(key))
+        for key, of_key in figures.items()
+        if key[0] in BANDWIDTH
+        or any(side and side.limit_per_s is not None for side in (of_key.before, of_key.after))
+    ]
+    return sorted(
+        found,
+        key=lambda each: (not each.is_changed, -abs(each.more_ms), -sum(each.throttled_ms), each.quota_type.value,
+                          each.bucket.user, each.bucket.client_id),
     )  # fmt: skip
-
-
-def _unchanged(side: Side, amount: int) -> Closed:
-    """The closed loop of a bucket that it does not change."""
-    high_ms = side.throttled_ms if side.at_most_ms is None else side.at_most_ms
-    return Closed(
-        side.requests, side.throttled_requests, side.throttled_ms, side.muted, amount, 0, 0,
-        Bound(side.throttled_ms, high_ms), Bound(amount, amount), is_censored=False,
-    )  # fmt: skip
-
-
-def _is_unknown(each: Judged, inferred: Mapping[Point, float | None]) -> bool:
-    """Whether a throttled fetch has another limit than the one that throttled it; never if `inferred` is empty."""
-    limit = each.limit_per_s
-    return each.is_unknown or (limit is not None and inferred.get(each.point, limit) != limit)
-
-
-def _limits(of_bucket: Sequence[GovernedSecond]) -> list[tuple[object, ...]]:
-    """All inputs that the throttles of a bucket depend on."""
-    return [(each.second_ms, each.governing.limit_per_s, each.points) for each in of_bucket]

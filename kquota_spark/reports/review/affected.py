@@ -13,20 +13,25 @@ from kquota_spark.config.governor import make_governor, rate_config
 from kquota_spark.config.settings import Settings
 from kquota_spark.model.compare.observed_clients import Seen
 from kquota_spark.model.compare.quota_diff import EffectChange
+from kquota_spark.model.loops.tried import Closed
 from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.quota_callback import LeaderBook
 from kquota_spark.model.quotas.quota_set import QuotaSet
 from kquota_spark.model.quotas.quota_types import BANDWIDTH, QuotaType
 from kquota_spark.model.quotas.resolve import Bucket, resolve
 from kquota_spark.model.quotas.rules import BEGINNING_MS, RuleBook, RulePeriod
-from kquota_spark.reports.clients.stored_usage import UsagePart, stored_rings
-from kquota_spark.reports.clients.what_if import WARM_UP_MS, Difference, what_if
-from kquota_spark.reports.review.review import Affected, Replayed
+from kquota_spark.reports.clients.stored_usage import stored_rings
+from kquota_spark.reports.clients.what_if import WARM_UP_MS, Difference, WhatIf, what_if
+from kquota_spark.reports.review.review import Affected, Replayed, Waiting
 from kquota_spark.reports.review.screen import Member, hot_hours, spans
 from kquota_spark.store.reading import Tables
 
 MOST_REQUESTS = 400_000
 """Maximum requests of one replay. Further clients stay without a figure, and the review names them."""
+MOST_LINKED = 1_000_000
+"""Maximum requests that a replay reads, with those of other clients that share a bucket with the affected ones."""
+AFTER_MS = 600_000
+"""Usage (ms) that is read after an hour with throttles: requests that they delay come among those."""
 _BY_CALLBACK = "a quota callback of the brokers decides, which the files do not describe"
 _TOO_MANY = "too many requests for one replay"
 _OTHER_TYPE = "quotas of this type are not replayed"
@@ -90,13 +95,16 @@ def _with_replay(one: Affected, replayed: Mapping[int, Replayed | None], number:
     if replay is None:
         return replace(one, why=_TOO_MANY if number in replayed else _OTHER_TYPE)
     # In the open loop the requests of throttled clients pile up, so the sum is an upper bound.
-    return replace(one, replay=replace(replay, is_at_most=one.is_lower and replay.more_ms > 0))
+    is_at_most = one.is_lower and replay.delay_after_ms > replay.delay_before_ms
+    return replace(one, replay=replace(replay, is_at_most=is_at_most))
 
 
 def _order(one: Affected) -> tuple[object, ...]:
-    more_ms = 0 if one.replay is None else one.replay.more_ms
-    rank = 0 if more_ms > 0 else 1 if one.replay is None and not one.is_harmless else 2
-    return rank, -abs(more_ms), not one.is_lower, -one.amount, one.quota_type, one.clients
+    more_ms = deferred = 0
+    if one.replay is not None:
+        more_ms, deferred = one.replay.more_ms, one.replay.closed.deferred
+    rank = 0 if more_ms > 0 or deferred else 1 if one.replay is None and not one.is_harmless else 2
+    return rank, -abs(more_ms), -deferred, not one.is_lower, -one.amount, one.quota_type, one.clients
 
 
 def _groups(changes: Iterable[EffectChange]) -> Iterator[_Group]:
@@ -127,7 +135,7 @@ def _replayed_groups(
     seen: Sequence[Seen],
     period: tuple[int, int],
 ) -> dict[int, Replayed | None]:
-    """The replay of each bandwidth group by its number; None for groups beyond `MOST_REQUESTS`.
+    """The replay of each bandwidth group by its number; None for groups with too many requests.
 
     Groups that no limit could throttle need no replay: all their figures are 0.
     """
@@ -139,21 +147,23 @@ def _replayed_groups(
     }
     found: dict[int, Replayed | None] = {number: Replayed() for number in numbers.values()}
     hours = _hot_hours_of_groups(settings, sides, numbers, seen, period)
-    left, parts = MOST_REQUESTS, []
+    left, wanted = MOST_REQUESTS, dict[_Key, list[tuple[int, int]]]()
     for number in sorted(hours, key=lambda number: (sum(hours[number].values()), number)):
         left -= sum(hours[number].values())
         if left < 0:
             found[number] = None
             continue
-        for quota_type, bucket in groups[number].was | groups[number].now:
-            for from_ms, to_ms in spans(hours[number], WARM_UP_MS):
-                parts.append(UsagePart(quota_type, bucket.user, bucket.client_id, from_ms, to_ms))
-    if parts:
-        for each in _replay(settings, sides, parts, period):
+        for key in groups[number].was | groups[number].now:
+            wanted[key] = spans(hours[number], WARM_UP_MS, AFTER_MS)
+    if wanted:
+        replay = _replay(settings, sides, wanted, period)
+        for each in replay.differences:
             number_of = numbers.get((each.quota_type, each.bucket))
             so_far = None if number_of is None else found[number_of]
             if number_of is not None and so_far is not None:
                 found[number_of] = _sum(so_far, each)
+        for key in replay.left_out & numbers.keys():
+            found[numbers[key]] = None
     return found
 
 
@@ -188,11 +198,14 @@ def _hot_hours_of_groups(
 
 
 def _replay(
-    settings: Settings, sides: tuple[QuotaSet, QuotaSet], parts: Sequence[UsagePart], period: tuple[int, int]
-) -> list[Difference]:
-    """The recorded requests of these parts of usage under both sets of quotas: the only call of the replay."""
+    settings: Settings,
+    sides: tuple[QuotaSet, QuotaSet],
+    wanted: Mapping[_Key, Sequence[tuple[int, int]]],
+    period: tuple[int, int],
+) -> WhatIf:
+    """The recorded requests of these buckets under both sets of quotas: the only call of the replay."""
     before, after = (make_governor(settings, _book(quotas), LeaderBook()) for quotas in sides)
-    return what_if(settings, before, after, *period, parts=parts).differences
+    return what_if(settings, before, after, *period, wanted=wanted, most_requests=MOST_LINKED)
 
 
 def _book(quotas: QuotaSet) -> RuleBook:
@@ -213,4 +226,12 @@ def _sum(so_far: Replayed, each: Difference) -> Replayed:
         delay_before_ms=so_far.delay_before_ms + each.throttled_ms[0],
         delay_after_ms=so_far.delay_after_ms + each.throttled_ms[1],
         unknown=so_far.unknown + (0 if after is None else after.unknown),
+        closed=so_far.closed if each.closed is None else so_far.closed.plus(_waiting(each.closed)),
     )
+
+
+def _waiting(closed: Closed) -> Waiting:
+    return Waiting(
+        closed.throttled_requests, closed.throttled_ms, closed.delay.low, closed.delay.high, closed.deferred,
+        closed.is_censored,
+    )  # fmt: skip

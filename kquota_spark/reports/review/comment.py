@@ -9,6 +9,7 @@ from kquota_spark.findings.idle_rules import Mangled
 from kquota_spark.formats.text.person_units import (
     amount_text,
     iso_time,
+    person_bytes,
     person_ms,
     quota_texts,
     rate_text,
@@ -23,6 +24,7 @@ from kquota_spark.reports.review.review import (
     Affected,
     Limits,
     Oversubscription,
+    Replayed,
     Review,
     SuspiciousName,
     is_lower,
@@ -42,7 +44,8 @@ _TITLES = {
 }
 _NOTE = (
     "Limits hold per broker. The delay is the sum of the throttle times of all recorded requests, by replay under "
-    "the old and the new rules. Real clients send later if they are throttled, so after a cut it is an upper bound."
+    "the old and the new rules. The closed loop decides: each connection waits for its throttles and keeps its own "
+    "pace. Its bound covers what the log leaves open. In the open loop requests keep their recorded times."
 )
 
 
@@ -128,7 +131,9 @@ class _Comment:
             yield from ("", f"{len(items) - self._rows:,} more rows: `kquota review --output json` has all.")
 
     def _affected(self) -> Iterator[str]:
-        heads = ("clients", "type", "limit", "throttled requests", "total delay", "used")
+        heads = (
+            "clients", "type", "limit", "throttled requests", "total delay", "bound", "deferred", "open loop", "used",
+        )  # fmt: skip
         yield from self._table("Clients with another limit", heads, self._review.affected, self._group, 2)
         for why in dict.fromkeys(one.why for one in self._review.affected if one.why):
             yield from ("", f"?: {why}.")
@@ -145,14 +150,7 @@ class _Comment:
         if one.is_shared_anew:
             limits.append("shared anew")
         replay = one.replay
-        if replay is None:
-            figures = ["?", "?"]
-        else:
-            most = "≤ " if replay.is_at_most else ""
-            figures = [
-                _pair(replay.throttled_before, replay.throttled_after, lambda count: f"{count:,}", most),
-                _pair(replay.delay_before_ms, replay.delay_after_ms, person_ms, most),
-            ]
+        figures = ["?", "?", "", "", "?"] if replay is None else _figures(replay)
         return [
             who,
             type_text(one.quota_type),
@@ -197,6 +195,21 @@ class _Comment:
         return self._names.client(user, client_id)
 
 
+def _figures(replay: Replayed) -> list[str]:
+    """Throttled requests and total delay in the closed loop, its bound, the deferred bytes, and the open loop."""
+    closed, least = replay.closed, "≥ " if replay.closed.is_censored else ""
+    low, high = closed.low_ms, closed.high_ms
+    bound = f"{person_ms(low)} or more" if high is None else f"{person_ms(low)} to {person_ms(high)}"
+    after = f"{'≤ ' if replay.is_at_most else ''}{person_ms(replay.delay_after_ms)}"
+    return [
+        _pair(replay.throttled_before, closed.throttled_requests, lambda count: f"{count:,}", least),
+        _pair(replay.delay_before_ms, closed.delay_ms, person_ms, least),
+        "" if low == high else bound,
+        person_bytes(closed.deferred) if closed.deferred else "",
+        after,
+    ]
+
+
 def _unbroken(cell: str) -> str:
     """Numbers that narrow columns do not part from their units; a pair breaks at its arrow."""
     return cell.replace(" ", "\u00a0").replace("\u00a0→\u00a0", " → ")
@@ -233,16 +246,19 @@ def _delay_text(review: Review) -> str:
     if not judged:
         return ""
     before_ms, after_ms = (
-        sum(getattr(one, f"delay_{side}_ms") for one in judged) for side in ("before", "after")
+        sum(one.delay_before_ms for one in judged),
+        sum(one.closed.delay_ms for one in judged),
     )
-    if before_ms == after_ms == 0:
+    open_ms = sum(one.delay_after_ms for one in judged)
+    if before_ms == after_ms == open_ms == 0:
         return "Their recorded requests are throttled neither before nor after."
-    most = "at most " if any(one.is_at_most for one in judged) else ""
     more = more_delay_ms(review)
-    grows = (
-        f", and {most}{person_ms(more)} more for those that lose" if 0 != more != after_ms - before_ms else ""
+    grows = f", and {person_ms(more)} more for those that lose" if 0 != more != after_ms - before_ms else ""
+    at_most = "at most " if any(one.is_at_most for one in judged) else ""
+    return (
+        f"Total delay: {person_ms(before_ms)} → {person_ms(after_ms)} if clients wait{grows} "
+        f"({at_most}{person_ms(open_ms)} in the open loop)."
     )
-    return f"Total delay: {person_ms(before_ms)} → {most}{person_ms(after_ms)}{grows}."
 
 
 def _direction(one: Affected) -> str:

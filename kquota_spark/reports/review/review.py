@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kquota_spark.findings.idle_rules import Mangled
@@ -26,6 +26,29 @@ class Period:
     clients: int
 
 
+class Waiting(NamedTuple):
+    """The requests after the change as clients send them that wait for their throttles: the closed loop."""
+
+    throttled_requests: int = 0
+    delay_ms: int = 0
+    low_ms: int = 0
+    high_ms: int | None = 0
+    """Bounds of the total delay over all that the log leaves open; the upper one is None if it is not known."""
+    deferred: int = 0
+    """Recorded amount that is no longer served in the period."""
+    is_censored: bool = False
+    """Whether a saturated connection gets a higher limit: it would send more."""
+
+    def plus(self, other: Waiting) -> Waiting:
+        """The sums over two buckets."""
+        high_ms = None if self.high_ms is None or other.high_ms is None else self.high_ms + other.high_ms
+        return Waiting(
+            self.throttled_requests + other.throttled_requests, self.delay_ms + other.delay_ms,
+            self.low_ms + other.low_ms, high_ms, self.deferred + other.deferred,
+            self.is_censored or other.is_censored,
+        )  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True)
 class Replayed:
     """The recorded requests of some buckets, judged under both sets of quotas."""
@@ -35,16 +58,25 @@ class Replayed:
     """Requests."""
     delay_before_ms: int = 0
     delay_after_ms: int = 0
-    """Sum of all throttles."""
+    """Sum of all throttles; after the change at the recorded times: the open loop."""
     unknown: int = 0
     """Throttled fetches: their verdict under another limit is not known."""
     is_at_most: bool = False
     """Whether the delay after is an upper bound: throttled clients would have sent later."""
+    closed: Waiting = field(default_factory=Waiting)
+    """After the change, in the closed loop. It decides."""
 
     @property
     def more_ms(self) -> int:
-        """Increase of the total delay (ms); negative for a decrease."""
-        return self.delay_after_ms - self.delay_before_ms
+        """Increase of the total delay in the closed loop (ms); negative for a decrease."""
+        return self.closed.delay_ms - self.delay_before_ms
+
+    @property
+    def more_bound_ms(self) -> tuple[int, int | None]:
+        """Bounds of the increase (ms), at least 0; the upper one is None if it is not known."""
+        low_ms, high_ms = self.closed.low_ms, self.closed.high_ms
+        most_ms = None if high_ms is None else max(0, high_ms - self.delay_before_ms)
+        return max(0, low_ms - self.delay_before_ms), most_ms
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,11 +91,17 @@ def hot_hours(
     return found
 
 
-def spans(hours: Mapping[int, object], before_ms: int) -> list[tuple[int, int]]:
-    """Periods (epoch ms) that cover these hours, each beginning `before_ms` earlier."""
+def spans(hours: Mapping[int, object], before_ms: int, after_ms: int) -> list[tuple[int, int]]:
+    """Periods (epoch ms) that cover these hours.
+
+    Args:
+        hours: hours since 1970.
+        before_ms: how much earlier each period begins.
+        after_ms: how much later it ends.
+    """
     merged: list[tuple[int, int]] = []
     for hour in sorted(hours):
-        from_ms, to_ms = hour * HOUR_MS - before_ms, (hour + 1) * HOUR_MS
+        from_ms, to_ms = hour * HOUR_MS - before_ms, (hour + 1) * HOUR_MS + after_ms
         if merged and from_ms <= merged[-1][1]:
             merged[-1] = merged[-1][0], to_ms
         else:

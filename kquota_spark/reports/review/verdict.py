@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kquota_spark.formats.text.person_units import person_ms
+from kquota_spark.formats.text.person_units import person_bytes, person_ms
 from kquota_spark.model.compare.quota_diff import EffectChange
 from kquota_spark.reports.review.review import Reason, Review, is_lower
 
@@ -15,8 +15,20 @@ def reasons_of(review: Review) -> tuple[Reason, ...]:
 
 
 def more_delay_ms(review: Review) -> int:
-    """The increase of the total delay, of the groups with more delay, ms."""
+    """The increase of the total delay in the closed loop, of the groups with more delay, ms."""
     return sum(max(0, one.replay.more_ms) for one in review.affected if one.replay is not None)
+
+
+def more_bound_ms(review: Review) -> tuple[int, int | None]:
+    """Bounds of that increase, ms; the upper one is None if it is not known."""
+    low_ms, high_ms = 0, 0
+    for one in review.affected:
+        if one.replay is not None and one.replay.more_ms > 0:
+            low, high = one.replay.more_bound_ms
+            if high is None:
+                return low_ms + low, None
+            low_ms, high_ms = low_ms + low, high_ms + high
+    return low_ms, high_ms
 
 
 def unjudged_clients(review: Review) -> list[EffectChange]:
@@ -39,18 +51,7 @@ def unjudged_clients(review: Review) -> list[EffectChange]:
 
 
 def _reasons(review: Review) -> Iterator[Reason]:
-    more_ms = more_delay_ms(review)
-    if more_ms > review.budget_ms:
-        yield Reason(
-            f"the total delay grows by {_at_most(review)}{person_ms(more_ms)} in the recorded traffic, "
-            f"and the budget is {person_ms(review.budget_ms)}",
-            is_harm=True,
-        )
-    elif more_ms:
-        yield Reason(
-            f"the total delay grows by {_at_most(review)}{person_ms(more_ms)} in the recorded traffic, "
-            f"within the budget of {person_ms(review.budget_ms)}"
-        )
+    yield from _reasons_of_delay(review)
     yield from _reasons_of_clients(review)
     for sum_ in review.capacity:
         if sum_.is_worse:
@@ -61,6 +62,30 @@ def _reasons(review: Review) -> Iterator[Reason]:
         yield Reason("names look like those that a migration has mangled")
     if review.names:
         yield Reason("new names may not be meant as they are written")
+
+
+def _reasons_of_delay(review: Review) -> Iterator[Reason]:
+    """More total delay, or fewer bytes, as clients that wait have it."""
+    more_ms, budget_ms = more_delay_ms(review), review.budget_ms
+    if more_ms:
+        grows = f"the total delay grows by {person_ms(more_ms)}{_bound(review)} if clients wait for their throttles"
+        if more_ms > budget_ms:
+            yield Reason(f"{grows}, and the budget is {person_ms(budget_ms)}", is_harm=True)
+        else:
+            yield Reason(f"{grows}, within the budget of {person_ms(budget_ms)}")
+    deferred = sum(one.replay.closed.deferred for one in review.affected if one.replay is not None)
+    if deferred > 0:
+        yield Reason(
+            f"{person_bytes(deferred)} of the recorded bytes would come after the end of the traffic"
+        )
+
+
+def _bound(review: Review) -> str:
+    """The bound of the increase in brackets; empty if nothing is left open."""
+    low_ms, high_ms = more_bound_ms(review)
+    if high_ms is None:
+        return f" (at least {person_ms(low_ms)})"
+    return "" if low_ms == high_ms else f" ({person_ms(low_ms)} to {person_ms(high_ms)})"
 
 
 def _reasons_of_clients(review: Review) -> Iterator[Reason]:
@@ -90,12 +115,6 @@ def _reasons_of_clients(review: Review) -> Iterator[Reason]:
         yield Reason(f"{limits} no recorded traffic that shows the effect")
     elif review.period is None and review.possible:
         yield Reason("no recorded traffic shows the effect")
-
-
-def _at_most(review: Review) -> str:
-    return (
-        "at most " if any(one.replay is not None and one.replay.is_at_most for one in review.affected) else ""
-    )
 
 
 def _counted(clients: int) -> str:

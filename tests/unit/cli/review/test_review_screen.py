@@ -34,7 +34,7 @@ def _write(root: Path, chance: Chance) -> None:
             for second in range(SECONDS):
                 time_ms = T0_MS + 1_000 * (start_s + second)
                 points = [
-                    Point(time_ms + place * 300, time_ms, 1, place, rate // 3, 0, 0)._asdict()
+                    Point(time_ms + place * 300, time_ms, client, place, rate // 3, 0, 0)._asdict()
                     for place in range(3)
                 ]
                 names = {"user": f"user-{client}", "client_id": chance.choice(("app", "job"))}
@@ -45,8 +45,8 @@ def _write(root: Path, chance: Chance) -> None:
     write_table(root / "tables", "decisions")
 
 
-def _delays(settings: Settings) -> tuple[int, int]:
-    """The total delay of a replay of all requests under both sets of quotas, ms."""
+def _delays(settings: Settings) -> tuple[int, int, int]:
+    """The total delay of a replay of all requests before, and after in both loops, ms."""
     before, after = (
         make_governor(
             settings,
@@ -57,7 +57,7 @@ def _delays(settings: Settings) -> tuple[int, int]:
     )  # fmt: skip
     found = what_if(settings, before, after, T0_MS, T0_MS + 5 * HOUR_MS).differences
     was, now = (sum(one.throttled_ms[side] for one in found) for side in (0, 1))
-    return was, now
+    return was, now, sum(one.closed.throttled_ms for one in found if one.closed is not None)
 
 
 def test_the_delay_is_that_of_a_replay_of_everything(tmp_path: Path, chance: Chance) -> None:
@@ -70,14 +70,16 @@ def test_the_delay_is_that_of_a_replay_of_everything(tmp_path: Path, chance: Cha
     words = ("--base", str(base), "--head", str(head), "--config", str(tmp_path / "kquota.yaml"))
     _, out, _ = run("review", *words, "--output", "json")
     groups = json.loads(out)["affected"]
-    found = tuple(sum(one[f"delay_ms_{when}"] for one in groups) for when in ("before", "after"))
+    found = tuple(
+        sum(one[f"delay_ms_{when}"] for one in groups) for when in ("before", "after", "after_closed")
+    )
     # All clients change, so their groups have all the delay there is.
     assert found == _delays(settings)
-    assert found[0] > 0 and found[1] > found[0]
+    assert 0 < found[0] < found[2] < found[1]
 
 
 def test_hours_beside_each_other_are_one_period() -> None:
-    assert spans({3: 1, 4: 1, 9: 1}, 1_000) == [
-        (3 * HOUR_MS - 1_000, 5 * HOUR_MS),
-        (9 * HOUR_MS - 1_000, 10 * HOUR_MS),
+    assert spans({3: 1, 4: 1, 9: 1}, 1_000, 500) == [
+        (3 * HOUR_MS - 1_000, 5 * HOUR_MS + 500),
+        (9 * HOUR_MS - 1_000, 10 * HOUR_MS + 500),
     ]

@@ -17,8 +17,10 @@ from tests.support.reports.reviewed_tables import (
     PRODUCE,
     Quotas,
     quota_file,
+    sent,
     write_reviewed_tables,
 )
+from tests.support.tables.table_rows import write_table
 
 
 class Change(NamedTuple):
@@ -119,13 +121,20 @@ def test_clients_are_in_order_of_harm(settings: Path, tmp_path: Path) -> None:
     ]
     assert code == 2
     assert [(row[0], row[2], row[4]) for row in rows] == [
-        ("| user `dave`", "unlimited → 10.0 kB/s", "0 ms → ≤ 20.0 s"),
-        ("| user `bob`", "200 kB/s → 80.0 kB/s", "0 ms → ≤ 2.50 s"),
+        ("| user `dave`", "unlimited → 10.0 kB/s", "0 ms → 20.0 s"),
+        ("| user `bob`", "200 kB/s → 80.0 kB/s", "0 ms → 2.50 s"),
         ("| user `alice`", "150 kB/s → 200 kB/s", "2.00 s → 0 ms"),
+    ]
+    # One request each: the same in both loops. The bound of a change is 5 % and the longest throttle wider.
+    assert [row[5:8] for row in rows] == [
+        ["0 ms to 41.0 s", "", "≤ 20.0 s"],
+        ["0 ms to 5.12 s", "", "≤ 2.50 s"],
+        ["", "", "0 ms"],
     ]
     assert out.splitlines()[2] == (
         "**3 of 4 clients get another limit, 2 of them a lower or shared one. "
-        "Total delay: 2.00 s → at most 22.5 s, and at most 22.5 s more for those that lose.**"
+        "Total delay: 2.00 s → 22.5 s if clients wait, and 22.5 s more for those that lose "
+        "(at most 22.5 s in the open loop).**"
     )
     assert (
         out.splitlines()[4] == "Most harm first: user `dave`: lower; user `bob`: lower; user `alice`: higher."
@@ -173,6 +182,55 @@ def test_clients_beyond_the_largest_replay_need_a_person(
     assert code == 2
     assert "- 1 client with a lower or shared limit could not be replayed." in out
     assert "?: too many requests for one replay." in out
+
+
+def test_linked_clients_beyond_the_largest_reading_need_a_person(
+    settings: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kquota_spark.reports.review.affected.MOST_LINKED", 0)
+    code, out = reviewed(settings, tmp_path, {**BASE, BOB: {PRODUCE: 80_000.0}}, "--budget-delay", "1h")
+    assert code == 2
+    assert "?: too many requests for one replay." in out
+
+
+def test_a_reader_under_a_lower_limit_gets_its_bytes_later_and_is_not_throttled(
+    settings: Path, tmp_path: Path
+) -> None:
+    # Brokers cut a fetch to 10 s of the limit, 400 kB of the 500. That is 40 kB/s in a ring of 10 s: no throttle.
+    code, out = reviewed(settings, tmp_path, {**BASE, CAROL: {CONSUME: 40_000.0}})
+    assert code == 2
+    assert "- 100 kB of the recorded bytes would come after the end of the traffic." in out
+    [row] = [line.split(" | ") for line in out.splitlines() if line.startswith("| user `carol` |")][:1]
+    assert row[4:8] == ["0 ms", "", "100 kB", "≤ 2.50 s"]
+
+
+SECONDS = 120
+
+
+@pytest.fixture(scope="module")
+def steady(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two minutes of one connection that sends 100 kB each second and waits for every throttle."""
+    root = tmp_path_factory.mktemp("steady")
+    write_table(root / "tables", "usage", *(sent("bob", 100_000, at_s) for at_s in range(SECONDS)))
+    write_table(root / "tables", "decisions")
+    settings = root / "kquota.yaml"
+    settings.write_text(f"cluster_id: demo\ntables: {json.dumps(str(root / 'tables'))}\n", encoding="utf-8")
+    return settings
+
+
+def test_a_client_that_simply_slows_down_is_no_harm_above_the_budget(steady: Path, tmp_path: Path) -> None:
+    head: Quotas = {**BASE, BOB: {PRODUCE: 50_000.0}}
+    code, out = reviewed(steady, tmp_path, head, "--budget-delay", "3min", "--output", "json")
+    [group] = json.loads(out)["affected"]
+    # At the recorded times the throttles of 111 requests or so are up to 12 s: (100 - 50) / 50 x 12 s.
+    assert group["delay_ms_after"] > 900_000
+    # One connection cannot be muted longer than the two minutes, beside its last throttle of 12 s at most.
+    assert 30_000 < group["delay_ms_after_closed"] <= 132_000
+    # 50 kB/s are 6 MB of the 12. A ring of 12 s lets 600 kB come earlier, and a throttle of 12 s 600 kB later.
+    assert 5_400_000 <= group["deferred_bytes"] <= 6_600_000
+    assert code == 2
+    # The same figure above its budget is harm.
+    assert reviewed(steady, tmp_path, head, "--budget-delay", "30s")[0] == 3
 
 
 def test_a_usage_error_is_1_because_2_is_a_verdict(tmp_path: Path) -> None:

@@ -27,8 +27,9 @@ from kquota_spark.model.quotas.resolve import Bucket
 from kquota_spark.model.quotas.rules import RuleBook, RulePeriod, with_values
 from kquota_spark.quotas.sources import from_file, from_tables
 from kquota_spark.reports.clients.judged_again import judged_again
+from kquota_spark.reports.clients.judged_groups import Side
 from kquota_spark.reports.clients.stored_usage import stored_gaps, stored_rings, stored_usage
-from kquota_spark.reports.clients.what_if import Side, WhatIf, what_if
+from kquota_spark.reports.clients.what_if import WhatIf, what_if
 from kquota_spark.schema.gap_tables import MID_STREAM
 from kquota_spark.store.reading import query
 from tests.support.logs.captures import Capture
