@@ -59,8 +59,8 @@ def _find(asked: Asked) -> Found:
     Raises:
         UserError: the period is empty, or the tables contain nothing of it.
     """
-    period = _period(asked)
-    scope = open_scope(asked.tables, _of_one_cluster(asked, period), period, tenant=None, top=_ALL)
+    period = period_of(asked)
+    scope = open_scope(asked.tables, one_cluster(asked, period), period, tenant=None, top=_ALL)
     found = throttled_buckets(scope).shown
     of_type = [one for one in found if asked.wanted.type in (None, one.bucket.quota_type)]
     owners_of = _owners(asked, scope, of_type)
@@ -113,7 +113,12 @@ def _owner_column(owners_of: Mapping[BucketName, tuple[str, ...]], bucket: Bucke
     return {"owner": ", ".join(owners_of[bucket])} if owners_of else {}
 
 
-def _period(asked: Asked) -> Period:
+def period_of(asked: Asked) -> Period:
+    """The period of --since and --until; by default the last day of `decisions`, which is open.
+
+    Raises:
+        UserError: the table is empty, or the period is.
+    """
     newest_ms = asked.tables.newest_ms(DECISIONS.name)
     if newest_ms is None:
         raise UserError("the table decisions is empty: has the audit processed anything yet?")
@@ -126,8 +131,8 @@ def _period(asked: Asked) -> Period:
     return Period(from_ms, to_ms)
 
 
-def _of_one_cluster(asked: Asked, period: Period) -> Settings:
-    """The settings; if the tables contain only one cluster, with the id of that cluster."""
+def one_cluster(asked: Asked, period: Period) -> Settings:
+    """The settings, after opening `decisions`; if the tables contain only one cluster, with the id of that cluster."""
     asked.tables.open(DECISIONS.name, period.from_ms)
     held = [name for (name,) in asked.tables.query("select distinct cluster_id from decisions limit 2").rows]
     return asked.settings.changed(cluster_id=held[0]) if len(held) == 1 else asked.settings
