@@ -4,7 +4,8 @@ Each module answers one question of the page: with its figures from the tables, 
 page, and its files for programs. A new section is a module with a `SECTION`, its fields of `AuditReport`, and its place
 in `SECTIONS`. Texts are as clients sent them; the code that draws a page escapes them.
 
-In reading order: changes, rates, throttled, limits, buckets, spread, usage, unprotected, to_do, capacity, trust.
+In reading order: changes, rates, throttled, limits, buckets, spread, usage, unprotected, to_do, shadow, capacity,
+trust.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from kquota_spark.reports.clients.shadow_effect import ShadowEffect
 from kquota_spark.reports.scope.shared_rows import (
     Change,
     Confidence,
@@ -26,6 +28,7 @@ from kquota_spark.reports.sections import (
     capacity,
     changes,
     limits,
+    shadow,
     throttled,
     to_do,
     trust,
@@ -50,6 +53,7 @@ SECTIONS = (
     changes.SECTION,
     unprotected.SECTION,
     to_do.SECTION,
+    shadow.SECTION,
     capacity.SECTION,
     trust.SECTION,
 )
@@ -87,6 +91,8 @@ class AuditReport:
     recommendations_left_out: int = 0
     raises: Sequence[RaiseSum] = ()
     capacity: Sequence[Capacity] = ()
+    shadow: ShadowEffect | None = None
+    """None without shadow quotas."""
     buckets: Sequence[PeriodBucket] = ()
     """Every bucket with a limit: the list is not cut."""
     notes: tuple[str, ...] = ()
