@@ -26,7 +26,7 @@ SHAPES = {
     "violations": (), "decisions": (), "usage": (), "connections": (), "findings": ("--evidence",),
     "evidence": ("--user", "alice", "--client-id", "etl"),
     "agreement": ("--by", "bucket"), "doctor": (), "try": (),
-    "resolve": ("--user", "alice", "--client-id", "etl"),
+    "resolve": ("--user", "alice", "--client-id", "etl"), "impact": (),
 }  # fmt: skip
 """The words of each command for JSON over the tables of `kquota try`; `replay` has its own below."""
 REPLAY = ("replay", "--sample", "--by", "bucket", "--compare-window", "30x1", "--show", "wrong")
