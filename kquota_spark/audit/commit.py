@@ -20,7 +20,7 @@ from kquota_spark.audit.task_reports import TaskReport, TaskReports
 from kquota_spark.audit.violations.episodes import pieces_of
 from kquota_spark.audit.violations.fold import EpisodeFold
 from kquota_spark.audit.violations.judged import Judged, judged_rows
-from kquota_spark.checkpoints.checkpoints import LOG, TARGETS
+from kquota_spark.checkpoints.checkpoints import LOG, targets_of
 from kquota_spark.checkpoints.pinned import Pins
 from kquota_spark.checkpoints.runs import Run
 from kquota_spark.config.settings import Settings
@@ -57,8 +57,10 @@ class Sink:
         self.settings, self.query, self._run = settings, query, run
         self.counted: Counter[str] = Counter()
         self.reports, self._is_first = reports, True
-        self._pins = Pins(settings, query)
-        self._commits = {name: BatchCommits(settings, _DECLARED[name]) for name in TARGETS[query]}
+        self._pins = Pins(settings, query, notice)
+        self._commits = {
+            name: BatchCommits(settings, _DECLARED[name]) for name in targets_of(settings, query)
+        }
         self._episodes = EpisodeFold(settings)
         self.clock = OwnClock(notice)
         self.gaps = GapWatch(settings, notice) if query == LOG else None

@@ -28,13 +28,14 @@ from kquota_spark.pipeline.govern import sharded_batch
 from kquota_spark.pipeline.ingest import MessageReader, are_ahead_of_reading, parsed
 from kquota_spark.pipeline.jmx.ingest import JmxSettings, sampled_batch
 from kquota_spark.pipeline.jmx.judge import jmx_usage_batch
-from kquota_spark.pipeline.judge import decisions_of
+from kquota_spark.pipeline.judge import decisions_of, shadow_decisions_of
 from kquota_spark.pipeline.kept_imports import collect_seldom, keep_imports
 from kquota_spark.pipeline.kept_requests import kept_requests
 from kquota_spark.pipeline.measure import client_seconds, usage_batch
 from kquota_spark.pipeline.restarts import broker_lines
 from kquota_spark.replay.parsing import ingest_settings
 from kquota_spark.schema.broker_tables import JMX_SAMPLES
+from kquota_spark.schema.shadow_tables import SHADOW_DECISIONS
 from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE
 from kquota_spark.store.parts import PartWriter
 
@@ -57,7 +58,7 @@ class Stages:
         if filled is None:
             return
         reader, known = MessageReader(ingest_settings(self.settings)), KnownLoader(self.settings)()
-        charges = Charges(known.governor.coverage, self.settings.stream.state_shards)
+        charges = Charges(known.coverage, self.settings.stream.state_shards)
         writer = PartWriter(self.settings, REQUESTS)
         seen = _Seen(reader.settings.allowed_clock_skew_ms)
         for batch in filled:
@@ -93,9 +94,20 @@ class Stages:
         keep_imports()
 
     def decided(self, batches: Iterable[pa.RecordBatch]) -> Batches:
-        """Write rows of `JUDGED` into `decisions`; returns no rows."""
-        rows = (decisions for batch in batches for decisions in decisions_of(batch))
+        """Write rows of `JUDGED` into `decisions` and `shadow_decisions`; returns no rows."""
+        filled = [batch for batch in batches if batch.num_rows]
+        self._write_shadow([rows for batch in filled for rows in shadow_decisions_of(batch)])
+        rows = (decisions for batch in filled for decisions in decisions_of(batch))
         return decided(self.settings, self.reports, map(self.lineage.only_undecided, rows))
+
+    def _write_shadow(self, batches: list[pa.RecordBatch]) -> None:
+        if not batches:
+            return
+        writer, rows = PartWriter(self.settings, SHADOW_DECISIONS), 0
+        for batch in map(self.lineage.only_undecided, batches):
+            writer.write(batch)
+            rows += batch.num_rows
+        self.reports.add(TaskReport(SHADOW_DECISIONS.name, [*writer.close()], {"rows": rows}))
 
 
 def decided(settings: Settings, reports: TaskReports, batches: Iterable[pa.RecordBatch]) -> Batches:

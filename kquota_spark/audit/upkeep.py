@@ -14,7 +14,7 @@ from contextlib import ExitStack
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from kquota_spark.checkpoints.checkpoints import TARGETS
+from kquota_spark.checkpoints.checkpoints import targets_of
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.process.polling import Polling
@@ -40,7 +40,7 @@ class Upkeep(Polling):
     ) -> None:
         super().__init__("upkeep of the tables", _INTERVAL_MS, self.work)
         self._settings, self._clock_s = settings, clock_s
-        names = [*(name for query in queries for name in TARGETS[query]), VIOLATIONS.name]
+        names = [*(name for query in queries for name in targets_of(settings, query)), VIOLATIONS.name]
         self._trim_at_s = dict.fromkeys(names, clock_s())
         self._tables: dict[str, DeltaTable] = {}
         self._rest_until_s = clock_s()

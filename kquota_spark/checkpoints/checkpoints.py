@@ -15,6 +15,7 @@ from pyarrow import fs
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError, one_line
 from kquota_spark.schema.broker_tables import JMX_SAMPLES
+from kquota_spark.schema.shadow_tables import SHADOW_DECISIONS
 from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE
 from kquota_spark.store.storage import file_system, place_of
 
@@ -25,6 +26,13 @@ TARGETS = {
     JMX: (JMX_SAMPLES.name, USAGE.name, DECISIONS.name),
 }
 """The tables that each query writes, in the order in which a micro-batch commits them; `violations` come last."""
+
+
+def targets_of(settings: Settings, query: str) -> tuple[str, ...]:
+    """The tables that a query writes; that of the shadow quotas only if there are any."""
+    is_shadowed = query == LOG and bool(settings.quotas.shadow)
+    return (*TARGETS[query], SHADOW_DECISIONS.name) if is_shadowed else TARGETS[query]
+
 
 KEPT_BATCHES = 10
 """Micro-batches that Spark keeps in a checkpoint: its default of 100 would keep 100 versions of the state."""

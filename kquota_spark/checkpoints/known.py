@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from kquota_spark.checkpoints.pinned import Pinned, pinned
+from kquota_spark.checkpoints.shadow_file import kept_values
 from kquota_spark.config.governor import make_governor, rate_config, static_defaults
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
@@ -21,8 +22,9 @@ from kquota_spark.model.govern.govern import Governor, RuleGovernor
 from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.quota_callback import LeaderBook
 from kquota_spark.model.quotas.quota_types import IP_QUOTA_KEY, QuotaKey
-from kquota_spark.model.quotas.rules import RuleBook, RulePeriod
+from kquota_spark.model.quotas.rules import BEGINNING_MS, RuleBook, RulePeriod
 from kquota_spark.pipeline.known import BrokerWindows, IpLimit, Known, Limits, ReportedWindows, gaps_by_broker
+from kquota_spark.pipeline.shadow.rules import EVERYONE, Shadow, ShadowPin, differing
 from kquota_spark.quotas.stored import leader_changes
 from kquota_spark.schema.broker_tables import BROKER_CONFIGS
 from kquota_spark.schema.gap_tables import BROKER_START, LOG_GAPS, MID_STREAM
@@ -39,7 +41,7 @@ from kquota_spark.store.storage import MissingTableError, arrow_files, delta_err
 
 _KEYS = (*(key.value for key in QuotaKey), IP_QUOTA_KEY)
 _COMPARED = ("entity", "valid_from", "valid_to", "certain_from", "version", *_KEYS)
-_KEPT_MS = 600_000
+_KEPT_MS, _HOUR_MS = 600_000, 3_600_000
 _GAPS_KEPT_MS = 86_400_000
 """How long gaps are kept before the first open second, ms: much longer than any ring holds samples."""
 COLUMNS = ("level", "known_through", *_COMPARED)
@@ -252,9 +254,18 @@ class _Loader:
         watched.refresh(pinned())
         return cast(WatchedT, watched)
 
-    def _kept(self, what: str, made_from: Iterable[_Watched], make: Callable[[], Any]) -> Any:
-        """The result of `make` for these tables, kept until one of them changes."""
-        editions = tuple(watched.edition for watched in made_from)
+    def _kept(
+        self, what: str, made_from: Iterable[_Watched], make: Callable[[], Any], others: object = None
+    ) -> Any:
+        """The result of `make`, kept until a table changes.
+
+        Args:
+            what: name of the result.
+            made_from: the tables.
+            make: makes the result.
+            others: another value that the result depends on.
+        """
+        editions = (*(watched.edition for watched in made_from), others)
         kept = _Loader._made.get(what)
         if kept is None or kept[0] != editions:
             kept = _Loader._made[what] = editions, make()
@@ -282,7 +293,36 @@ class KnownLoader(_Loader):
             self._kept("gaps", [gaps], lambda: gaps_by_broker(gaps.rows)),
             bool(self._settings.quotas.callback),
             self._kept("begun", [gaps], lambda: begun_brokers(gaps.rows)),
+            self._shadow(rules, leaders),
         )
+
+    def _shadow(self, rules: _WatchedRules, leaders: list[_Watched]) -> Shadow | None:
+        """The shadow quotas of the micro-batch, made from their copy once per version and edit."""
+        at = pinned()
+        if at is None or at.shadow is None:
+            return None
+        pin, hour = at.shadow, at.open_from_ms // _HOUR_MS
+        made: Shadow = self._kept(
+            "shadow",
+            [rules, *leaders],
+            lambda: self._made_shadow(pin, rules, at.open_from_ms, leaders),
+            (pin, hour),
+        )
+        return made
+
+    def _made_shadow(
+        self, pin: ShadowPin, rules: _WatchedRules, open_from_ms: int, leaders: list[_Watched]
+    ) -> Shadow:
+        before = _Loader._made.get("shadow")
+        if before is not None and isinstance(before[1].governor, CallbackGovernor):
+            before[1].governor.close()
+        values = kept_values(self._settings, pin.version)
+        book = RuleBook(RulePeriod(entity, each, BEGINNING_MS, None, None) for entity, each in values.items())
+        rows = leaders[0].rows if leaders else ()
+        governor = make_governor(self._settings, book, LeaderBook(leader_changes(rows)))
+        is_by_callback = bool(self._settings.quotas.callback)
+        found = EVERYONE if is_by_callback else differing(rules.known.book, values, open_from_ms)
+        return Shadow(pin, governor, found)
 
     def _governor(self, rules: _WatchedRules, leaders: _Watched | None = None) -> Governor:
         before = _Loader._made.get("governor")

@@ -7,16 +7,19 @@ them for a retry after a crash. Rows committed before the crash and after it the
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 from deltalake import DeltaTable
 
-from kquota_spark.checkpoints.checkpoints import Checkpoint
-from kquota_spark.checkpoints.notes import read_note, write_note
+from kquota_spark.checkpoints.checkpoints import LOG, Checkpoint
+from kquota_spark.checkpoints.noted_pins import NotedPins, Versions, noted_pins, write_pins
+from kquota_spark.checkpoints.shadow_file import ShadowFile
 from kquota_spark.config.settings import Settings
+from kquota_spark.pipeline.shadow.rules import ShadowPin
+from kquota_spark.process.notices import notice_with_time
 from kquota_spark.schema.broker_tables import BROKER_CONFIGS
 from kquota_spark.schema.gap_tables import LOG_GAPS
 from kquota_spark.schema.quota_tables import PARTITION_LEADERS, QUOTA_RULES
@@ -29,9 +32,6 @@ if TYPE_CHECKING:
 _PROPERTY = "kquota.pinned"
 _TABLES = (QUOTA_RULES.name, PARTITION_LEADERS.name, BROKER_CONFIGS.name, LOG_GAPS.name)
 
-Versions = dict[str, int]
-"""Versions by table; a table that does not exist is left out."""
-
 
 class Pinned(NamedTuple):
     """The data that the tasks of a micro-batch judge by."""
@@ -39,33 +39,35 @@ class Pinned(NamedTuple):
     versions: Versions
     open_from_ms: int
     """Start of the open seconds, epoch ms: rules that ended earlier are not needed."""
-
-
-class _Noted(NamedTuple):
-    batch: MicroBatch
-    versions: Versions
+    shadow: ShadowPin | None = None
+    """The shadow quotas; None for none."""
 
 
 class Pins:
     """Picks, on the driver, the versions for the micro-batches of one query."""
 
-    def __init__(self, settings: Settings, query: str) -> None:
+    def __init__(
+        self, settings: Settings, query: str, notice: Callable[[str], None] = notice_with_time
+    ) -> None:
         self._settings = settings
-        self._path = place_of(settings.checkpoints, f"{query}.pinned.json")
+        self._query = query
+        self._shadow = ShadowFile(settings, notice) if query == LOG and settings.quotas.shadow else None
         self._checkpoint = Checkpoint.of(settings, query)
         self._opened: dict[str, DeltaTable] = {}
         self._is_first = True
 
     def pin(self, context: SparkContext, batch: MicroBatch) -> None:
         """Send the versions with the tasks that this thread starts next."""
+        open_from_ms, noted = self._checkpoint.watermark_ms(batch.number), None
         if self._is_first:  # only the first one may have been begun by an earlier run
-            self._is_first, noted = False, self._noted()
-        else:
-            noted = None
+            self._is_first, noted = False, noted_pins(self._settings, self._query)
+            if self._shadow is not None and noted is not None:
+                self._shadow.pin = noted.shadow
         if noted is None or noted.batch != batch:
-            noted = _Noted(batch, dict(self._newest(_TABLES)))
-            write_note(self._settings, self._path, msgspec.json.encode(noted))
-        pinned = Pinned(noted.versions, self._checkpoint.watermark_ms(batch.number))
+            shadow = None if self._shadow is None else self._shadow.look(open_from_ms)
+            noted = NotedPins(batch, dict(self._newest(_TABLES)), shadow)
+            write_pins(self._settings, self._query, noted)
+        pinned = Pinned(noted.versions, open_from_ms, noted.shadow if self._shadow else None)
         context.setLocalProperty(_PROPERTY, json.dumps(pinned))
 
     def _newest(self, names: Iterable[str]) -> Iterable[tuple[str, int]]:
@@ -78,11 +80,6 @@ class Pins:
                     self._opened[name] = delta_table(self._settings, name)
                 yield name, self._opened[name].version()
 
-    def _noted(self) -> _Noted | None:
-        with suppress(msgspec.DecodeError):
-            return msgspec.json.decode(read_note(self._settings, self._path) or b"", type=_Noted)
-        return None
-
 
 def pinned() -> Pinned | None:
     """The data that the micro-batch of this worker judges by; None outside a micro-batch."""
@@ -90,4 +87,4 @@ def pinned() -> Pinned | None:
 
     context = TaskContext.get()
     text = None if context is None else context.getLocalProperty(_PROPERTY)
-    return None if text is None else Pinned(*json.loads(text))
+    return None if text is None else msgspec.json.decode(text, type=Pinned)

@@ -137,6 +137,10 @@ class Quotas(Section):
     callback_options: dict[str, str] = field(default_factory=dict, repr=False)
     leaders_interval: PositiveDuration = Duration(5_000)
     """With a callback: time between two queries of the leaders of all partitions."""
+    shadow: str = ""
+    """Path of a file of quotas, in any format of import, that is judged beside those in force; empty for none."""
+    shadow_name: str = ""
+    """Name of the shadow quotas in tables; empty for that of the file."""
     given: frozenset[str] = field(default=frozenset(), compare=False)
     """Keys that the file sets: see `Kafka.given`."""
 
@@ -209,7 +213,7 @@ class Maintain(Section):
     retention: dict[str, Duration] = field(
         default_factory=lambda: {
             "requests": Duration(7 * _DAY),
-            **dict.fromkeys(("usage", "jmx_samples"), Duration(30 * _DAY)),
+            **dict.fromkeys(("usage", "jmx_samples", "shadow_decisions"), Duration(30 * _DAY)),
             **dict.fromkeys(("decisions", "violations"), Duration(400 * _DAY)),
         }
     )

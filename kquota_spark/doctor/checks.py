@@ -11,6 +11,7 @@ from typing import Any
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.doctor.counts import judged_checks, line_checks, measured_checks
+from kquota_spark.doctor.shadow_checks import shadow_checks
 from kquota_spark.errors import UserError
 from kquota_spark.formats.text.person_units import person_ms
 from kquota_spark.kafka.broker_configs import config_checks, stored_configs
@@ -142,6 +143,7 @@ def run_checks(settings: Settings, clock_ms: Callable[[], int]) -> Iterator[Chec
             if opened.issuperset(needs):
                 yield from run()
     yield from config_checks(stored_configs(settings), settings)
+    yield from shadow_checks(settings)
 
 
 def _missing(tables: Tables, name: str) -> Check | None:

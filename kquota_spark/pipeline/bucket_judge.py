@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cache
-from itertools import accumulate, groupby, pairwise
+from itertools import accumulate, groupby, pairwise, repeat
 from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
 import msgspec
 
+from kquota_spark.model.loops.shadow_bucket import ShadowLimit
 from kquota_spark.model.measure.sampled_rate import RateConfig
 from kquota_spark.model.quotas.quota_types import BANDWIDTH, QuotaType
 from kquota_spark.model.replay.decision import (
@@ -33,6 +34,8 @@ from kquota_spark.pipeline.sent import (
     manager_of,
     manager_text,
 )
+from kquota_spark.pipeline.shadow.rules import Shadowed
+from kquota_spark.pipeline.shadow.shard import ShadowShard
 from kquota_spark.schema.columns import STATE_FORM
 from kquota_spark.schema.decision_columns import FROM_AGREEMENT, FROM_DECISION
 
@@ -197,8 +200,9 @@ class JudgedBucket(NamedTuple):
     known_through_ms: int | None
 
 
-_Row = tuple[GovernedSecond, str | None, int | None]
-"""Points of one client in one second under one rule, the name of the windows, and until when the rules are known."""
+_Row = tuple[GovernedSecond, str | None, int | None, ShadowLimit | None]
+"""Points of one client in one second under one rule, the name of the windows, until when the rules are known, and the
+limit by the shadow quotas; None without them, or if the points count in another bucket there."""
 
 
 class _Kept(NamedTuple):
@@ -224,7 +228,12 @@ class ShardJudge:
 
     def __init__(self, configs: Configs, shards: int = 1, state: bytes | None = None) -> None:
         self._configs, self._shards = configs, shards
-        self._kept: dict[str, _Buckets] = {} if state is None else _restored(state, shards)
+        self._kept: dict[str, _Buckets] = {}
+        self.shadow: ShadowShard | None = None
+        """The buckets under the shadow quotas; None without any."""
+        if state is not None:
+            self._kept, shadow = _restored(state, shards)
+            self.shadow = ShadowShard(configs.of, shadow) if shadow else None
 
     def judge(self, parts: Iterable[Packed]) -> list[JudgedBucket]:
         """Judge whole seconds; no later call has older ones.
@@ -232,18 +241,39 @@ class ShardJudge:
         A bucket is forgotten if a new one gives the same verdicts from these seconds on. This includes the buckets of a
         broker that is gone, because the seconds of all brokers close at the same time.
         """
-        by_manager: dict[Manager, dict[BucketTags, list[_Row]]] = {}
-        oldest_ms = None
+        by_manager, only = _Rows(), _Rows()
+        oldest_ms, shadows, has_pieces = None, list[Shadowed](), False
         for part in parts:
-            _add_rows(part, by_manager)
+            is_only = part.shadowed is not None and part.shadowed.is_only
+            _add_rows(part, only if is_only else by_manager)
             oldest_ms = part.oldest_ms if oldest_ms is None else min(part.oldest_ms, oldest_ms)
+            has_pieces = has_pieces or bool(part.counts)
+            shadows += [] if part.shadowed is None else [part.shadowed]
+        shadow = self._begun(shadows) if has_pieces else None
         if oldest_ms is not None:
             self._forget(oldest_ms)
         found: list[JudgedBucket] = []
         for manager, of_manager in by_manager.items():
-            kept = self._kept.setdefault(manager_text(*manager), {})
-            found += [self._judged(manager, bucket, rows, kept) for bucket, rows in of_manager.items()]
+            text = manager_text(*manager)
+            kept = self._kept.setdefault(text, {})
+            before = None if shadow is None else dict(kept)
+            judged = [self._judged(manager, bucket, rows, kept) for bucket, rows in of_manager.items()]
+            found += judged
+            if shadow is not None and before is not None:
+                shadow.judge(text, manager, of_manager, only.pop(manager, {}), before, judged)
+        if shadow is not None:
+            for (
+                manager,
+                of_manager,
+            ) in only.items():  # no request of theirs has an enforced bucket in this shard
+                text = manager_text(*manager)
+                shadow.judge(text, manager, {}, of_manager, self._kept.get(text, {}), [])
         return found
+
+    def _begun(self, shadows: Sequence[Shadowed]) -> ShadowShard | None:
+        """Continue with the shadow quotas of these seconds; None if they make no difference to any bucket."""
+        self.shadow = (self.shadow or ShadowShard(self._configs.of)) if shadows else None
+        return self.shadow if self.shadow is not None and self.shadow.begin(shadows) else None
 
     def _forget(self, oldest_ms: int) -> None:
         for manager, buckets in list(self._kept.items()):
@@ -252,13 +282,15 @@ class ShardJudge:
                 self._kept[manager] = remembered
             else:
                 del self._kept[manager]
+        if self.shadow is not None:
+            self.shadow.forget(oldest_ms, self._kept)
 
     def _judged(
         self, manager: Manager, bucket: BucketTags, rows: list[_Row], buckets: _Buckets
     ) -> JudgedBucket:
         kept = buckets.get(bucket)
         if kept is None and len(rows) == 1 and manager[2] in BANDWIDTH:
-            governed, name, known_through_ms = rows[0]
+            governed, name, known_through_ms, _ = rows[0]
             config = self._configs.of(manager[2], name)
             first = judge_first(config, governed)
             if first is not None:
@@ -270,7 +302,7 @@ class ShardJudge:
                 )
         judge = BucketJudge(manager[2], self._configs, None if kept is None else kept[1], rows[0][1])
         if len(rows) == 1:
-            governed, name, known_through_ms = rows[0]
+            governed, name, known_through_ms, _ = rows[0]
             judged = judge.judge_governed(name, (governed,))
         else:
             judged = []
@@ -292,9 +324,10 @@ class ShardJudge:
         """The state as bytes; None if nothing is remembered.
 
         The first number is the version of this form, the second one the number of shards. Columns take half the time of
-        a map.
+        a map. A last value, if there is one, has the buckets under shadow quotas.
         """
-        if not self._kept:
+        shadow = None if self.shadow is None else self.shadow.state
+        if not self._kept and shadow is None:
             return None
         managers = [
             (
@@ -305,24 +338,31 @@ class ShardJudge:
             )
             for manager, buckets in self._kept.items()
         ]
-        return _encoded([STATE_FORM, self._shards, compressed(_encoded(managers))])
+        shadows = [] if shadow is None else [compressed(_encoded(shadow))]
+        return _encoded([STATE_FORM, self._shards, compressed(_encoded(managers)), *shadows])
 
 
-def _add_rows(part: Packed, by_manager: dict[Manager, dict[BucketTags, list[_Row]]]) -> None:
+_Rows = dict[Manager, dict[BucketTags, list[_Row]]]
+
+
+def _add_rows(part: Packed, by_manager: _Rows) -> None:
     managers = [by_manager.setdefault(manager, {}) for manager in part.managers]
     terms = [(each.governing, *each.named) for each in part.terms]
-    points = points_of(part.points)
+    points, shadowed = points_of(part.points), part.shadowed
+    limits: Iterable[ShadowLimit | None] = repeat(None, len(part.counts))
+    if shadowed is not None:
+        limits = [shadowed.limits[place] if place >= 0 else None for place in shadowed.limit_of]
     pieces = zip(
         part.manager_of, zip(part.user_tags, part.client_tags, part.tags, strict=True), part.seconds_ms,
-        part.users, part.client_ids, part.terms_of, pairwise(accumulate(part.counts, initial=0)), strict=True,
+        part.users, part.client_ids, part.terms_of, pairwise(accumulate(part.counts, initial=0)), limits, strict=True,
     )  # fmt: skip
-    for manager, bucket, second_ms, user, client_id, of_terms, (start, end) in pieces:
+    for manager, bucket, second_ms, user, client_id, of_terms, (start, end), limit in pieces:
         governing, level, rule, rule_version, rate_config, known_through_ms = terms[of_terms]
         governed = tuple.__new__(
             GovernedSecond,
             (second_ms, user, client_id, governing, level, rule, rule_version, points[start:end]),
         )
-        rows, row = managers[manager].get(bucket), (governed, rate_config, known_through_ms)
+        rows, row = managers[manager].get(bucket), (governed, rate_config, known_through_ms, limit)
         if rows is None:
             managers[manager][bucket] = [row]
         else:
@@ -339,19 +379,21 @@ def known_through_of(known_through_ms: Iterable[int | None]) -> int | None:
     return None if None in known_ms else min(time_ms for time_ms in known_ms if time_ms is not None)
 
 
-def _restored(state: bytes, shards: int) -> dict[str, _Buckets]:
+def _restored(state: bytes, shards: int) -> tuple[dict[str, _Buckets], Any]:
+    """The buckets of a state, and the state of those under shadow quotas; None for none."""
     form, *parts = msgspec.msgpack.decode(state)
     if form != STATE_FORM:
         raise ValueError(
             f"state of the buckets has form {form}, expected {STATE_FORM}: move the checkpoint log away and start "
             "with --new-lineage"
         )
-    written, managers = parts
+    written, managers, *shadows = parts
     if written != shards:
         raise ValueError(
             f"state of the buckets has {written} shards, expected {shards}: see stream.state_shards"
         )
-    return {
+    kept = {
         manager: dict(zip(map(tuple, buckets), map(_Kept, forget_at_ms, states), strict=True))
         for manager, buckets, forget_at_ms, states in _decoded(decompressed(managers))
     }
+    return kept, _decoded(decompressed(shadows[0])) if shadows else None

@@ -263,7 +263,7 @@ def to_charged(requests: DataFrame, load: Callable[[], Known], places: int) -> D
     """Rows of `CHARGED` from rows of `requests`; the job creates them while it writes that table."""
 
     def charge(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        charges = Charges(load().governor.coverage, places)
+        charges = Charges(load().coverage, places)
         for batch in batches:
             charges.add(batch)
             if charges.is_full:

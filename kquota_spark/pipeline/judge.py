@@ -30,6 +30,7 @@ from kquota_spark.pipeline.bucket_judge import (
 from kquota_spark.pipeline.kept_imports import collect_seldom, keep_imports
 from kquota_spark.pipeline.sent import BUCKET_KEYS, MANAGER_KEYS, Manager, unpacked_pieces
 from kquota_spark.schema.columns import Column, Table
+from kquota_spark.schema.shadow_tables import SHADOW_DECISIONS
 from kquota_spark.schema.tables import DECISIONS
 
 if TYPE_CHECKING:
@@ -43,10 +44,13 @@ DECIDED = (
 JUDGED = Table(
     "judged",
     "seconds of one shard",
-    (Column("decisions", "binary", "rows of `decisions` as an Arrow batch; Spark does not look into them"),),
+    (
+        Column("decisions", "binary", "rows of `decisions` as an Arrow batch; Spark does not look into them"),
+        Column("shadow", "binary", "rows of `shadow_decisions`, likewise; null for none"),
+    ),
 )
 _FIRST_WORKER = "pyspark.sql.streaming.transform_with_state_driver_worker"
-_DECISIONS = DECISIONS.arrow_schema()
+_DECISIONS, _SHADOW = DECISIONS.arrow_schema(), SHADOW_DECISIONS.arrow_schema()
 
 
 def to_judged(sharded: DataFrame, config: RateConfig, mutation_config: RateConfig, shards: int) -> DataFrame:
@@ -70,6 +74,12 @@ def decisions_of(judged: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """Rows of `decisions`, batch by batch, from rows of `JUDGED`."""
     for packed in judged["decisions"]:
         yield pa.ipc.read_record_batch(packed.as_buffer(), _DECISIONS)
+
+
+def shadow_decisions_of(judged: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Rows of `shadow_decisions`, batch by batch, from rows of `JUDGED`."""
+    for packed in judged["shadow"].drop_null():
+        yield pa.ipc.read_record_batch(packed.as_buffer(), _SHADOW)
 
 
 def as_decisions(decided: DataFrame) -> DataFrame:
@@ -114,8 +124,11 @@ class _ShardProcessor(StatefulProcessor):
             self._state.clear()
         else:
             self._state.update((state,))
-        if found:
-            yield pd.DataFrame({"decisions": [decided_batch(found).serialize().to_pybytes()]})
+        beside = None if judge.shadow is None else judge.shadow.rows
+        if found or beside is not None:
+            shadow = None if beside is None else beside.serialize().to_pybytes()
+            decisions = decided_batch(found).serialize().to_pybytes()
+            yield pd.DataFrame({"decisions": [decisions], "shadow": [shadow]})
 
     def close(self) -> None:
         keep_imports()

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from kquota_spark.model.govern.govern import Governor, RuleGovernor
+from kquota_spark.model.govern.govern import Governor, RequestCoverage, RuleGovernor
 from kquota_spark.model.measure.points import CONTROLLER_ID
 from kquota_spark.model.measure.sampled_rate import RateConfig, RingVariant
+from kquota_spark.pipeline.shadow.rules import Shadow
 from kquota_spark.schema.gap_tables import BROKER_START
 
 Gap = tuple[int, int]
@@ -95,6 +96,14 @@ class Known(NamedTuple):
     """Whether the tags of a quota callback distinguish buckets."""
     begun: frozenset[int] = frozenset()
     """Brokers with a known beginning of their log."""
+    shadow: Shadow | None = None
+    """Quotas that are judged beside those of `governor`; None for none."""
+
+    @property
+    def coverage(self) -> RequestCoverage:
+        """The clients that need a measure of thread time, for the enforced or the shadow quotas."""
+        found = self.governor.coverage
+        return found if self.shadow is None else found | self.shadow.governor.coverage
 
     def gaps_at(self, broker_id: int, second_ms: int, horizon_ms: int) -> tuple[Gap, ...]:
         """Gaps of a broker that reach into a second, each extended by the time that a ring remembers."""

@@ -22,6 +22,7 @@ from kquota_spark.model.replay.causes import Governing, RuleLimit
 from kquota_spark.model.replay.decision import GovernedSecond
 from kquota_spark.pipeline.known import Gap
 from kquota_spark.pipeline.packed_points import Matrix, points_of
+from kquota_spark.pipeline.shadow.rules import Shadowed
 
 MANAGER_KEYS = ("cluster_id", "broker_id", "quota_type")
 BUCKET_KEYS = ("bucket_user", "bucket_client_id", "bucket_tags")
@@ -158,6 +159,7 @@ class Pieces:
         client_ids: client id of its client.
         terms_of: position of its terms in `terms`.
         counts: number of its points; the points are in the order of the pieces.
+        shadowed: the limits by the shadow quotas, for each piece too; None without shadow quotas.
     """
 
     managers: list[Manager] = field(default_factory=list)
@@ -171,6 +173,7 @@ class Pieces:
     client_ids: list[str] = field(default_factory=list)
     terms_of: list[int] = field(default_factory=list)
     counts: list[int] = field(default_factory=list)
+    shadowed: Shadowed | None = None
 
     def rows(self, points: Matrix) -> Iterator[tuple[Manager, tuple[str, str, str | None], Sent]]:
         """Each piece as a row: its manager, its bucket, and its `Sent`."""
@@ -223,7 +226,9 @@ class Pieces:
             part = [column[begin:end] for column in columns]
             managers, part[0] = _each_once(self.managers, part[0])
             terms, part[-2] = _each_once(self.terms, part[-2])
-            packed = [oldest_ms, managers, terms, *part, moved[first:last].tobytes()]
+            packed: list[Any] = [oldest_ms, managers, terms, *part, moved[first:last].tobytes()]
+            if self.shadowed is not None:
+                packed.append(self.shadowed.at(in_order[begin:end]))
             found[int(shard_of[order[begin]])] = encoded(packed)
         return found
 
@@ -268,6 +273,7 @@ class Packed(msgspec.Struct, array_like=True, gc=False):
     terms_of: list[int] = []
     counts: list[int] = []
     points: bytes = b""
+    shadowed: Shadowed | None = None
 
 
 unpacked_pieces = msgspec.msgpack.Decoder(Packed).decode

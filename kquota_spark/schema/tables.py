@@ -28,6 +28,7 @@ from kquota_spark.schema.key_columns import (
     USER,
 )
 from kquota_spark.schema.quota_tables import ENFORCEMENT_LOG, PARTITION_LEADERS, QUOTA_CHANGES, QUOTA_RULES
+from kquota_spark.schema.shadow_tables import EDIT_IMPACT, SHADOW_DECISIONS
 
 POINT = (
     "struct<record_time_ms:bigint,log_time_ms:bigint,connection_hash:bigint,correlation_id:int,"
@@ -303,6 +304,7 @@ TABLES: tuple[Table, ...] = (
     REQUESTS,
     USAGE,
     DECISIONS,
+    SHADOW_DECISIONS,
     VIOLATIONS,
     JMX_SAMPLES,
     QUOTA_CHANGES,
@@ -310,6 +312,7 @@ TABLES: tuple[Table, ...] = (
     PARTITION_LEADERS,
     LOG_GAPS,
     AGREEMENT,
+    EDIT_IMPACT,
     BROKER_CONFIGS,
     ENFORCEMENT_LOG,
 )

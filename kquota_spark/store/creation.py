@@ -12,6 +12,7 @@ from kquota_spark.schema.broker_tables import BROKER_CONFIGS, JMX_SAMPLES
 from kquota_spark.schema.columns import SCHEMA_VERSION, VERSION_PROPERTY, Table
 from kquota_spark.schema.gap_tables import LOG_GAPS
 from kquota_spark.schema.quota_tables import QUOTA_RULES
+from kquota_spark.schema.shadow_tables import SHADOW_DECISIONS
 from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE, VIOLATIONS
 from kquota_spark.store.durable import sync_commit
 from kquota_spark.store.reading import query
@@ -39,6 +40,8 @@ def create_tables(settings: Settings) -> None:
     """
     for declared in _WRITTEN_BY_THE_JOB:
         create_table(settings, declared)
+    if settings.quotas.shadow:
+        create_table(settings, SHADOW_DECISIONS)
     # MEASURE reads the rules, even if no watcher of the quotas has run yet.
     open_rules_table(settings.tables, QUOTA_RULES, storage_options(settings))
 

@@ -47,6 +47,7 @@ _TIME_COLUMN = {
     "requests": "record_time_ms",
     "usage": "second",
     "decisions": "second",
+    "shadow_decisions": "second",
     "jmx_samples": "sample_time_ms",
 }
 """Time column of tables that are append-only in time: by its statistics, files older than asked for are left out."""

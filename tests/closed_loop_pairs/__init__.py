@@ -1,4 +1,4 @@
 """The closed loop of `kquota whatif` against real brokers: the same clients under two limits.
 
-In reading order: produces, plan, run, prediction, __main__.
+In reading order: produces, plan, run, prediction, edits, __main__.
 """

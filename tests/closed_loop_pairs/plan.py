@@ -62,10 +62,11 @@ def drawn_pairs(chance: Chance, count: int = PAIRS) -> list[Pair]:
     """The pairs, each combination of behaviour, connections and direction at least once if there is room."""
     every = list(product(Behaviour, _CONNECTIONS, (True, False)))
     chosen = every * (count // len(every)) + chance.sample(every, count % len(every))
-    return [_drawn(chance, number, *each) for number, each in enumerate(chosen, 1)]
+    return [drawn_pair(chance, number, *each) for number, each in enumerate(chosen, 1)]
 
 
-def _drawn(chance: Chance, number: int, behaviour: Behaviour, connections: int, is_raise: bool) -> Pair:
+def drawn_pair(chance: Chance, number: int, behaviour: Behaviour, connections: int, is_raise: bool) -> Pair:
+    """One client of this kind; the rest is drawn."""
     interval_s = chance.uniform(0.05, 0.2) * (1 if connections == 1 else 5)
     value_bytes = chance.randrange(4_000, 20_000)
     demand = connections * value_bytes / interval_s

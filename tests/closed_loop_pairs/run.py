@@ -37,7 +37,7 @@ def run_pairs(cluster: Cluster, pairs: Sequence[Pair]) -> None:
     begin = threading.Barrier(threads)
     with ThreadPoolExecutor(threads) as pool:
         futures = [
-            pool.submit(_Sender(port, pair, side, number, begin).run)
+            pool.submit(Sender(port, pair, side, number, begin).run)
             for pair in pairs
             for side in "ab"
             for number in range(pair.connections)
@@ -46,18 +46,27 @@ def run_pairs(cluster: Cluster, pairs: Sequence[Pair]) -> None:
             future.result()
 
 
-class _Sender:
+class Sender:
     """One connection of a client at a time."""
 
-    def __init__(self, port: int, pair: Pair, side: str, number: int, begin: threading.Barrier) -> None:
-        self.pair, self.number, self.begin = pair, number, begin
+    def __init__(
+        self,
+        port: int,
+        pair: Pair,
+        side: str,
+        number: int,
+        begin: threading.Barrier,
+        seconds: float = SECONDS,
+    ) -> None:
+        """The connection `number` of one side of a pair; it sends for so many seconds after `begin`."""
+        self.pair, self.number, self.begin, self.seconds = pair, number, begin, seconds
         self.producer = Producer(port, pair.client_id(side), TOPIC, pair.value_bytes)
         self.until = 0.0
 
     def run(self) -> None:
         self.begin.wait()
         started = time.monotonic() + self.number * (_SPREAD_S + self.pair.interval_s / self.pair.connections)
-        self.until = started + SECONDS + 1
+        self.until = started + self.seconds + 1
         self._sleep_until(started)
         with suppress(ConnectionError, TimeoutError):
             if self.pair.behaviour in (Behaviour.PIPELINING, Behaviour.IGNORING):

@@ -12,8 +12,11 @@ from nbclient.exceptions import CellExecutionError
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.model.measure.sampled_rate import RateConfig
+from kquota_spark.pipeline.shadow.rules import ShadowPin
 from kquota_spark.store.reading import query
-from tests.support.logs.captures import Capture
+from tests.site.page_tables import SHADOW
+from tests.support.logs.captures import KRAFT41, Capture
+from tests.support.pipeline.capture_shadow import write_shadow
 from tests.support.programs.executed_notebooks import NOTEBOOKS, executed
 from tests.support.tables.capture_tables import write_capture
 from tests.support.tables.capture_violations import write_violations
@@ -116,6 +119,17 @@ def test_the_identical_file_changes_nothing_and_a_higher_limit_throttles_less(
     # A bucket is a line from the least to the most of three marks.
     names = re.findall(r"'name': '([^']+)'", shown["code-slopes"])
     assert names == ["before, by brokers", "after, open loop", "after, closed loop"]
+    assert "no shadow was judged" in shown["code-shadow"]
+
+
+def test_the_shadow_is_drawn_with_both_ends_of_each_bucket(tmp_path: Path) -> None:
+    settings = write_capture(tmp_path, KRAFT41)
+    write_shadow(settings, KRAFT41, SHADOW, ShadowPin("proposal", "v1", 0))
+    shown = executed(WHAT_IF, written(tmp_path, settings), tmp_path)["code-shadow"]
+    assert "Total delay in force and under the shadow proposal" in shown
+    assert "alice / etl (produce): throttled" in shown or "alice / etl (produce): more" in shown
+    before_s, after_s = (number(shown, pattern) for pattern in (r"differ: ([\d,.]+) s", r"-> ([\d,.]+) s"))
+    assert before_s != after_s
 
 
 def test_tables_without_rows_are_read_and_nothing_is_explained(tmp_path: Path) -> None:

@@ -9,11 +9,27 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+from kquota_spark.model.quotas.entities import DEFAULT, Entity
+from kquota_spark.model.quotas.quota_types import QuotaKey
+from kquota_spark.pipeline.shadow.rules import ShadowPin
 from tests.support.logs.captures import KRAFT41
+from tests.support.pipeline.capture_shadow import write_shadow
+from tests.support.pipeline.shadowed import Values
 from tests.support.places import ROOT
 from tests.support.tables.capture_tables import write_capture
 from tests.support.tables.capture_violations import write_violations
 
+SHADOW: Values = {
+    Entity("alice", "etl"): {QuotaKey.PRODUCER_BYTE_RATE: 120_000.0},
+    Entity("alice", DEFAULT): {QuotaKey.PRODUCER_BYTE_RATE: 90_000.0},
+    Entity("bob", None): {QuotaKey.PRODUCER_BYTE_RATE: 160_000.0, QuotaKey.CONSUMER_BYTE_RATE: 250_000.0},
+    Entity(DEFAULT, "shared"): {QuotaKey.PRODUCER_BYTE_RATE: 120_000.0},
+    Entity(DEFAULT, None): {QuotaKey.CONSUMER_BYTE_RATE: 180_000.0},
+    Entity(None, "legacy"): {QuotaKey.PRODUCER_BYTE_RATE: 100_000.0},
+    Entity(None, "setup"): {QuotaKey.PRODUCER_BYTE_RATE: 10_000_000.0},
+    Entity(None, DEFAULT): {QuotaKey.PRODUCER_BYTE_RATE: 60_000.0},
+}
+"""The shadow quotas of the pages: another limit for alice's etl, for bob, and for legacy."""
 PLACE = Path(".kquota") / "pages"
 """Where the commands of the pages look for the tables, relative to a checkout."""
 
@@ -25,6 +41,7 @@ def write_page_tables(checkout: Path) -> None:
     root.mkdir(parents=True)
     settings = write_capture(root, KRAFT41)
     write_violations(settings)
+    write_shadow(settings, KRAFT41, SHADOW, ShadowPin("proposal", "5d2c0f6a91be", 0))
     (root.parent / "kquota.yaml").write_text(
         f"cluster_id: {settings.cluster_id}\ntables: {PLACE}/tables\n", encoding="utf-8"
     )

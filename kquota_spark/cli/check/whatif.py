@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kquota_spark.cli.check.whatif_table import print_chart, program_report, rows_of, table
-from kquota_spark.cli.chosen.quota_source import added_quotas, governor_of, require_text
+from kquota_spark.cli.chosen.quota_source import added_quotas, governor_of
 from kquota_spark.cli.options import (
     Since,
     add_output_options,
@@ -26,6 +26,7 @@ from kquota_spark.model.quotas.entities import DEFAULT, Default, Entity
 from kquota_spark.model.quotas.quota_types import AnyKey, QuotaType
 from kquota_spark.model.quotas.rules import with_values
 from kquota_spark.process.notices import notice
+from kquota_spark.quotas.any_file import require_text
 from kquota_spark.store.reading import utc_text
 
 if TYPE_CHECKING:

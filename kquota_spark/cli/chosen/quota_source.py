@@ -165,16 +165,6 @@ def read_quotas(
     return quota_sources.from_settings(settings, of)
 
 
-def require_text(text: str, where: str) -> None:
-    """Refuse an empty file: it is a mistake more often than a set without quotas.
-
-    Raises:
-        UserError: the text is empty.
-    """
-    if not text.strip():
-        raise UserError(f"{where}: no quotas in it, and [] would mean that there are none")
-
-
 def leader_notes(history: QuotaHistory, time_ms: int) -> list[str]:
     """Notes if a callback answers for a moment at which the source does not know the leaders of partitions."""
     if history.leaders.at(time_ms).leaders:

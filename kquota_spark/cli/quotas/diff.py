@@ -17,7 +17,7 @@ from kquota_spark.cli.options import (
     time_argument,
 )
 from kquota_spark.cli.quotas.quota_edits import exact_text
-from kquota_spark.cli.quotas.quota_sides import STDIN, chosen_side, named_side
+from kquota_spark.cli.quotas.quota_sides import chosen_side, named_side
 from kquota_spark.cli.text.page import Page, Tone
 from kquota_spark.cli.text.render import Report, Row, Shown, show
 from kquota_spark.enforce.ports import Image
@@ -36,6 +36,7 @@ from kquota_spark.model.compare.quota_diff import (
 )
 from kquota_spark.model.quotas.entities import IpEntity
 from kquota_spark.model.quotas.quota_set import QuotaEdit
+from kquota_spark.quotas.any_file import STDIN
 from kquota_spark.reports.clients.seen_clients import RecentUse, recent_use
 
 COMMANDS = {

@@ -23,7 +23,7 @@ from kquota_spark.cli.exit_codes import ERROR, NOT_AGREED, NOTHING, REFUSED_THER
 from kquota_spark.cli.options import add_tables_option, settings_of, time_argument
 from kquota_spark.cli.quotas.held_quotas import held_notes, held_steps
 from kquota_spark.cli.quotas.quota_edits import add_edit_options, carry_out, choices_of, entities_text
-from kquota_spark.cli.quotas.quota_sides import STDIN, file_text, quotas_in, stored_side
+from kquota_spark.cli.quotas.quota_sides import stored_side
 from kquota_spark.cli.text.page import print_as_it_is, print_line
 from kquota_spark.cli.text.render import Report, Shown, show
 from kquota_spark.enforce.ports import Image
@@ -34,6 +34,7 @@ from kquota_spark.model.quotas.ip_quotas import in_spelling_of
 from kquota_spark.model.quotas.quota_set import QuotaEdit, QuotaSet, edits_between, in_order
 from kquota_spark.process.clock import now_ms
 from kquota_spark.process.replaced_file import replace_file
+from kquota_spark.quotas.any_file import STDIN, file_text, quotas_in
 from kquota_spark.store.reading import utc_text
 
 if TYPE_CHECKING:

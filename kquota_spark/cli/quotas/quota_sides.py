@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from kquota_spark.cli.chosen.cluster_choice import (
     address_of_context,
@@ -15,22 +13,13 @@ from kquota_spark.cli.chosen.cluster_choice import (
     named_clusters,
     opened_cluster,
 )
-from kquota_spark.cli.chosen.quota_source import require_text
 from kquota_spark.cli.options import settings_of
 from kquota_spark.config.settings import Settings
 from kquota_spark.enforce.ports import Image
 from kquota_spark.errors import UserError
 from kquota_spark.formats.text.person_units import iso_time
-from kquota_spark.model.quotas.quota_set import QuotaSet
 from kquota_spark.process.clock import now_ms
-
-if TYPE_CHECKING:
-    from kquota_spark.formats.exchange.registry import Format
-
-STDIN = "-"
-_MOST_BYTES = 64_000_000
-"""Maximum bytes of a text that the formats accept: four bytes per character."""
-_MOST_PROBLEMS, _MOST_PROBLEM_CHARACTERS = 60, 400
+from kquota_spark.quotas.any_file import STDIN, name_of, quotas_of_file
 
 
 def named_side(text: str) -> Image:
@@ -58,17 +47,8 @@ def named_side(text: str) -> Image:
 
 def _file_side(file: str) -> Image:
     """The quotas of a file or of standard input; the content determines the format."""
-    from kquota_spark.formats.exchange.registry import FORMATS, guess
-
-    where = "standard input" if file == STDIN else file
-    text = file_text(file, where)
-    require_text(text, where)
-    # An empty list does not show its format.
-    formats = [FORMATS["declared"]] if text.strip() == "[]" else guess(text, Path(file).name)
-    if len(formats) != 1:
-        names = ", ".join(each.name for each in formats or FORMATS.values())
-        raise UserError(f"{where}: {'could be any of' if formats else 'is none of'} the formats {names}")
-    return Image(where if file == STDIN else f"file {file}", quotas_in(formats[0], text, where))
+    quotas = quotas_of_file(file)
+    return Image(name_of(file) if file == STDIN else f"file {file}", quotas)
 
 
 def chosen_side(options: argparse.Namespace) -> Image:
@@ -103,51 +83,3 @@ def stored_side(settings: Settings, at_ms: int) -> Image:
 
     with Tables(settings) as tables:
         return stored_image(tables, settings, at_ms)
-
-
-def file_text(file: str, where: str) -> str:
-    """The text of a file of quotas.
-
-    Args:
-        file: its path; `-` is standard input.
-        where: its name in errors.
-
-    Raises:
-        UserError: the file cannot be read, is too large, or is not UTF-8.
-    """
-    try:
-        if file == STDIN:
-            data = sys.stdin.buffer.read(_MOST_BYTES + 1)
-        else:
-            with Path(file).open("rb") as stream:
-                data = stream.read(_MOST_BYTES + 1)
-        if len(data) > _MOST_BYTES:
-            raise UserError(f"{where}: larger than {_MOST_BYTES:,} bytes, expected quotas")
-        # Line ends stay unchanged: a name may contain a carriage return.
-        return data.decode("utf-8")
-    except OSError as error:
-        raise UserError(f"{where}: cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise UserError(f"{where}: not UTF-8 at byte {error.start:,}, expected a text") from error
-
-
-def quotas_in(form: Format, text: str, where: str) -> QuotaSet:
-    """The quotas of a text.
-
-    Args:
-        form: the format of the text.
-        text: the text.
-        where: its name in errors.
-
-    Raises:
-        UserError: one line per problem.
-    """
-    try:
-        # kquota's own format may contain several periods: use the quotas of now.
-        return form.read(text) if form.read_at is None else form.read_at(text, now_ms())
-    except ValueError as error:
-        problems = str(error).split("\n")
-        lines = [f"{where}: {problem[:_MOST_PROBLEM_CHARACTERS]}" for problem in problems[:_MOST_PROBLEMS]]
-        if len(problems) > _MOST_PROBLEMS:
-            lines.append(f"{where}: ... and {len(problems) - _MOST_PROBLEMS:,} more problems")
-        raise UserError("\n".join(lines)) from error

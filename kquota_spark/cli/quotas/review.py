@@ -17,11 +17,12 @@ from kquota_spark.cli.options import (
     settings_of,
     time_argument,
 )
-from kquota_spark.cli.quotas.quota_sides import STDIN, named_side
+from kquota_spark.cli.quotas.quota_sides import named_side
 from kquota_spark.cli.text.render import Row, print_answer
 from kquota_spark.errors import UserError
 from kquota_spark.formats.text.person_units import iso_time
 from kquota_spark.model.compare.quota_diff import EffectChange
+from kquota_spark.quotas.any_file import STDIN
 
 if TYPE_CHECKING:
     from kquota_spark.reports.review.review import Review

@@ -61,7 +61,7 @@ def _find(asked: Asked) -> Found:
     Raises:
         UserError: the period is empty, or the tables contain nothing of it.
     """
-    period = _period(asked)
+    period = period_of(asked)
     scope = open_scope(asked.tables, of_one_cluster(asked, period.from_ms), period, tenant=None, top=_ALL)
     found = throttled_buckets(scope).shown
     of_type = [one for one in found if asked.wanted.type in (None, one.bucket.quota_type)]
@@ -127,7 +127,12 @@ def _owner_column(owners_of: Mapping[BucketName, tuple[str, ...]], bucket: Bucke
     return {"owner": ", ".join(owners_of[bucket])} if owners_of else {}
 
 
-def _period(asked: Asked) -> Period:
+def period_of(asked: Asked) -> Period:
+    """The period of --since and --until; by default the last day of `decisions`, which is open.
+
+    Raises:
+        UserError: the table is empty, or the period is.
+    """
     newest_ms = asked.tables.newest_ms(DECISIONS.name)
     if newest_ms is None:
         raise UserError("the table decisions is empty: has the audit processed anything yet?")

@@ -25,6 +25,7 @@ from kquota_spark.cli.serve.views import (
     live_question,
     live_values,
     state_values,
+    table_values,
     timeline_values,
 )
 from kquota_spark.errors import UserError
@@ -191,6 +192,11 @@ def _add_lists(page: _Gate, contents: Contents) -> None:
     def plans(_: Viewer) -> str:
         waiting = contents.plans()
         return _page("plans", title="Plans that wait", plans=waiting.rows, when_empty=waiting.when_empty)
+
+    @page("/shadow")
+    def shadow(_: Viewer) -> str:
+        found = contents.shadow()
+        return _page("shadow", title="Shadow quotas", about=found.footer, table=table_values(found))
 
 
 def _period(viewer: Viewer, asked: str) -> Period:

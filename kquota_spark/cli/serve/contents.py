@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
 
+from kquota_spark.cli.check.shadow import shadow_report
 from kquota_spark.cli.enforce.plan_page import change_text
 from kquota_spark.cli.options import SettingsPlace
 from kquota_spark.cli.status.command import status_report, whole_status
@@ -223,6 +224,14 @@ class Contents:
             return tenants_seen(self._settings, parse_period(_WEEK, now_ms()), most_s=_MOST_REPORT_S)
 
         return self._reports.got("tenants", ask)
+
+    def shadow(self) -> Report:
+        """The report of `kquota shadow` about the last day of the tables.
+
+        Raises:
+            UserError: no shadow was judged, or the tables cannot be read.
+        """
+        return self._waiting.got("shadow", lambda: shadow_report(self._settings))
 
     def plans(self) -> Report:
         """The changes that `kquota enforce status` shows as waiting."""

@@ -14,6 +14,7 @@ from kquota_spark.cli.status.of_job import Arrived, job_part, running_query
 from kquota_spark.cli.status.part import Part, State, audit_text, command_text, part_of
 from kquota_spark.config.settings import Settings
 from kquota_spark.doctor.checks import jmx_checks, lag_checks, source_checks
+from kquota_spark.doctor.shadow_checks import shadow_checks
 from kquota_spark.errors import UserError
 from kquota_spark.model.quotas.rules import END_MS
 from kquota_spark.process.check import Check, ok, warn
@@ -114,6 +115,8 @@ def _parts(
     )
     yield part_of("lag", hops or [_nothing()], newest_ms, command_text("doctor", place))
     yield _agreement(tables, newest_ms, place)
+    if shadow := shadow_checks(settings):
+        yield part_of("shadow", shadow, newest_ms, command_text("doctor", place))
 
 
 def _names(settings: Settings) -> tuple[str, ...]:

@@ -171,7 +171,7 @@ def top_report(
     lines += [JMX_LEGEND] if any(row["source"] == "jmx" for row in rows) else []
     return Report(
         command="kquota top",
-        columns=COLUMNS,
+        columns=(*COLUMNS, "shadow") if any("shadow" in row for row in answer.top.rows) else COLUMNS,
         rows=rows,
         shown=table_columns(rows, columns, bars),
         times=frozenset({"last_second"}),

@@ -32,7 +32,9 @@ from kquota_spark.reports.timeline.top_buckets import (
     bucket_episodes,
     bucket_seconds,
     top_buckets,
+    with_shadow,
 )
+from kquota_spark.schema.shadow_tables import SHADOW_DECISIONS
 from kquota_spark.store.reading import Tables
 
 _WINDOW_MS = WINDOW_S * 1_000
@@ -169,6 +171,9 @@ class Feed:
             is_per_broker=question.is_per_broker,
             limit=question.limit,
         )
+        if self._settings.quotas.shadow or tables.location(SHADOW_DECISIONS.name):
+            tables.follow(SHADOW_DECISIONS.name, _WINDOW_MS)
+            top = with_shadow(tables, top, newest_ms)
         details = (
             None
             if question.selected is None

@@ -99,6 +99,8 @@ COLUMNS = (
     Shown("clients", lambda row: str(row["clients"]), keep=7, rank=11),
 )
 """Each column needs its `keep`; the larger its rank, the earlier a narrow terminal leaves it out."""
+_SHADOW = Shown("shadow", lambda row: row.get("shadow") or "-", is_text=True, keep=9, rank=6)
+"""What the shadow quotas do to the bucket; only if they do something to any."""
 ORDERS = {
     "broker": SortBy.BROKER,
     "bucket": SortBy.NAME,
@@ -117,7 +119,9 @@ def _columns_of(rows: Sequence[Row]) -> tuple[Shown, ...]:
     The broker is never left out if only the broker distinguishes two rows of a bucket.
     """
     buckets = {BucketKey.of(row)._replace(broker_id=0) for row in rows}
+    own: tuple[Shown, ...]
     own = COLUMNS if len(buckets) == len(rows) else (replace(COLUMNS[0], rank=0), *COLUMNS[1:])
+    own = (*own, _SHADOW) if any(row.get("shadow") for row in rows) else own
     return own if len({row["cluster_id"] for row in rows}) < 2 else (_CLUSTER, *own)
 
 

@@ -39,6 +39,14 @@ class RequestCoverage:
         """Whether the thread time of this client is measured."""
         return self.is_everyone or user in self.users or client_id in self.client_ids
 
+    def __or__(self, other: RequestCoverage) -> RequestCoverage:
+        """The clients of both."""
+        return RequestCoverage(
+            self.is_everyone or other.is_everyone,
+            self.users | other.users,
+            self.client_ids | other.client_ids,
+        )
+
 
 def request_coverage(book: RuleBook) -> RequestCoverage:
     """The coverage by Kafka's own resolution."""
@@ -161,6 +169,10 @@ class RuleGovernor:
                 self._answers.clear()
             found = self._answers[asked] = self._beside_edits(self.explain(*asked, time_ms)[0], quota_type)
         return found
+
+    def is_stranger(self, user: str, client_id: str) -> bool:
+        """Whether no quota names the client, so that all such clients have the same quotas."""
+        return user not in self._named and client_id not in self._named
 
     def _beside_edits(self, found: Governed, quota_type: QuotaType) -> Governed:
         """The same with the limits on the bucket before and after it, as far as they differ."""

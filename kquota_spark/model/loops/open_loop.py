@@ -9,18 +9,18 @@ no broker has answered under the tried quotas.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from operator import itemgetter
 from typing import NamedTuple
 
 from kquota_spark.model.measure.points import Point, PointKind
 from kquota_spark.model.measure.sampled_rate import RateConfig, SampleRing
 from kquota_spark.model.measure.throttle_time import bounded_throttle_time_ms, throttle_time_ms, to_int32
-from kquota_spark.model.measure.token_bucket import TokenBucket, wait_ms
+from kquota_spark.model.measure.token_bucket import TokenBucket, TokenState, wait_ms
 from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.model.replay.causes import Governing
 from kquota_spark.model.replay.decision import GovernedSecond
-from kquota_spark.model.replay.mutation_replay import MutationReplay
+from kquota_spark.model.replay.mutation_replay import MAX_TOPICS, MutationReplay
 from kquota_spark.model.replay.request_replay import RequestReplay
 
 THROTTLED_FETCHES = (int(PointKind.THROTTLED_FETCH), int(PointKind.THROTTLED_SHARE_FETCH))
@@ -81,7 +81,8 @@ def judged(
         throttles = bandwidth_throttles(points, [each[0] for each in governing], ring)
         found = [
             _inferred(point)
-            if point[6] in THROTTLED_FETCHES and _is_inferred(each)
+            if point[6] in THROTTLED_FETCHES  # quick, and false for most
+            and is_inferred(point[6], each[0], has_request_quota=each.has_request_quota)
             else (ms, ms, False, False)
             for point, each, ms in zip(points, governing, throttles, strict=True)
         ]
@@ -109,17 +110,19 @@ def bandwidth_throttles(
     totals, windows_ms = SampleRing(ring).record_all(
         [point.amount for point in points], [point.record_time_ms for point in points]
     )
-    return [
-        0
-        if limit is None or total * 1_000 * SURELY_BELOW < limit * window_ms
-        else max(throttle_time_ms(total, window_ms, limit), 0)
-        for limit, total, window_ms in zip(limits, totals, windows_ms, strict=True)
-    ]
+    return list(map(bandwidth_throttle_ms, limits, totals, windows_ms))
 
 
-def _is_inferred(governing: Governing) -> bool:
-    """Whether no other quota can have throttled a fetch."""
-    return governing.limit_per_s is not None and not governing.has_request_quota
+def bandwidth_throttle_ms(limit: float | None, total: int, window_ms: int) -> int:
+    """The throttle (ms) for the amount in the window after a request."""
+    if limit is None or total * 1_000 * SURELY_BELOW < limit * window_ms:
+        return 0
+    return max(throttle_time_ms(total, window_ms, limit), 0)
+
+
+def is_inferred(kind: int, limit_per_s: float | None, *, has_request_quota: bool) -> bool:
+    """Whether the throttle of a request of this kind is the broker's own, under this limit of bytes."""
+    return kind in THROTTLED_FETCHES and limit_per_s is not None and not has_request_quota
 
 
 def _inferred(point: Point) -> _Found:
@@ -140,41 +143,75 @@ def _of_thread_time(
 
 
 def _of_mutations(points: Sequence[Point], governing: Sequence[Governing], ring: RateConfig) -> list[_Found]:
-    """The throttles of a mutation bucket under tried quotas: a strict topic is refused and not charged below 0 tokens.
-
-    A charge that the log does not contain counts as 1, so the throttles are lower bounds. It is unknown for a topic
-    that the controller had refused, and for changes of topics that were created before.
-    """
-    bucket, partitions = TokenBucket(ring), dict[int, int]()
-    found = []
+    """The throttles of a mutation bucket under tried quotas, see `MutationLoop`."""
+    loop, found = MutationLoop(ring), list[_Found]()
     for point, each in zip(points, governing, strict=True):
-        limit, kind = each.limit_per_s, point.kind
-        charge, is_unknown = _charge(point, partitions)
-        is_permissive = PointKind.PERMISSIVE_CREATE_TOPIC <= kind <= PointKind.PERMISSIVE_DELETE_TOPIC
-        tokens = bucket.record(charge if is_permissive else 0, point.record_time_ms, limit)
-        if tokens < 0 and limit is not None:
-            throttle_ms = max(to_int32(wait_ms(tokens, limit)), 1)
-            found.append((throttle_ms, throttle_ms, False, False))
-            if not is_permissive:
-                continue
-        else:
-            found.append((0, 0, is_unknown and limit is not None, False))
-        if not is_permissive:
-            bucket.record(charge, point.record_time_ms, limit)
-        if kind in _CREATES or kind in _ADDS:
-            partitions[point.connection_hash] = point.amount
-        elif kind in _DELETES:
-            partitions.pop(point.connection_hash, None)
+        charged = loop.charge(point, each.limit_per_s)
+        found.append((charged.throttle_ms, charged.throttle_ms, charged.is_unknown, False))
     return found
 
 
-def _charge(point: Point, partitions: Mapping[int, int]) -> tuple[int, bool]:
-    """The mutations of a topic as far as the log has them, and whether they may be more."""
-    known = partitions.get(point.connection_hash)
-    if point.kind in _CREATES:
-        return point.amount, False
-    if point.kind in _ADDS:
-        return (1, True) if known is None else (max(point.amount - known, 0), False)
-    if point.kind in _DELETES and known is not None:
-        return known, False
-    return 1, True
+class Charged(NamedTuple):
+    """A topic in a mutation bucket under tried quotas."""
+
+    throttle_ms: int
+    is_unknown: bool
+    """Whether its charge is not in the log."""
+    tokens: float
+    """The tokens by which it is judged."""
+
+
+MutationState = tuple[TokenState, dict[int, int]]
+"""The tokens, and the partitions of topics by the hash of their names."""
+
+
+class MutationLoop:
+    """A mutation bucket in the open loop, continued from a `state`.
+
+    A strict topic is refused and not charged below 0 tokens. A charge that the log does not contain counts as 1, so the
+    throttles are lower bounds. It is unknown for a topic that the controller had refused, and for changes of topics
+    that were created before.
+    """
+
+    __slots__ = ("_bucket", "_partitions")
+
+    def __init__(self, config: RateConfig, state: MutationState | None = None) -> None:
+        tokens, self._partitions = state or (None, {})
+        self._bucket = TokenBucket(config, tokens)
+
+    @property
+    def state(self) -> MutationState:
+        """The state from which another bucket can continue."""
+        return self._bucket.state, self._partitions
+
+    def charge(self, point: Point, limit: float | None) -> Charged:
+        """Judge one topic, and charge it unless it is refused."""
+        kind, charge, is_unknown = point.kind, *self._charge(point)
+        is_permissive = PointKind.PERMISSIVE_CREATE_TOPIC <= kind <= PointKind.PERMISSIVE_DELETE_TOPIC
+        tokens = self._bucket.record(charge if is_permissive else 0, point.record_time_ms, limit)
+        if tokens < 0 and limit is not None:
+            found = Charged(max(to_int32(wait_ms(tokens, limit)), 1), is_unknown=False, tokens=tokens)
+            if not is_permissive:
+                return found
+        else:
+            found = Charged(0, is_unknown and limit is not None, tokens)
+        if not is_permissive:
+            self._bucket.record(charge, point.record_time_ms, limit)
+        if kind in _CREATES or kind in _ADDS:
+            self._partitions[point.connection_hash] = point.amount
+            if len(self._partitions) > MAX_TOPICS:
+                del self._partitions[next(iter(self._partitions))]
+        elif kind in _DELETES:
+            self._partitions.pop(point.connection_hash, None)
+        return found
+
+    def _charge(self, point: Point) -> tuple[int, bool]:
+        """The mutations of a topic as far as the log has them, and whether they may be more."""
+        known = self._partitions.get(point.connection_hash)
+        if point.kind in _CREATES:
+            return point.amount, False
+        if point.kind in _ADDS:
+            return (1, True) if known is None else (max(point.amount - known, 0), False)
+        if point.kind in _DELETES and known is not None:
+            return known, False
+        return 1, True

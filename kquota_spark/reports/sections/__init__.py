@@ -5,7 +5,7 @@ page, and its files for programs. A new section is a module with a `SECTION`, it
 in `SECTIONS`. Texts are as clients sent them; the code that draws a page escapes them.
 
 In reading order: changes, rates, throttled, why, budgets, limits, buckets, spread, usage, unprotected, to_do,
-capacity, trust.
+shadow, capacity, trust.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from kquota_spark.reports.clients.shadow_effect import ShadowEffect
 from kquota_spark.reports.scope.shared_rows import (
     Change,
     Confidence,
@@ -28,6 +29,7 @@ from kquota_spark.reports.sections import (
     capacity,
     changes,
     limits,
+    shadow,
     throttled,
     to_do,
     trust,
@@ -56,6 +58,7 @@ SECTIONS = (
     changes.SECTION,
     unprotected.SECTION,
     to_do.SECTION,
+    shadow.SECTION,
     capacity.SECTION,
     trust.SECTION,
     budgets.SECTION,
@@ -100,6 +103,8 @@ class AuditReport:
     recommendations_left_out: int = 0
     raises: Sequence[RaiseSum] = ()
     capacity: Sequence[Capacity] = ()
+    shadow: ShadowEffect | None = None
+    """None without shadow quotas."""
     buckets: Sequence[PeriodBucket] = ()
     """Every bucket with a limit: the list is not cut."""
     notes: tuple[str, ...] = ()

@@ -9,7 +9,7 @@ A limit applies on each broker, so a bucket has figures per broker. One row per 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -125,6 +125,14 @@ select epoch_ms(start_time) as start_time, epoch_ms(end_time) as end_time, limit
 from violations where {_OF_BUCKET} order by violations.start_time desc limit ?
 """  # noqa: S608 - names of ours
 
+_SHADOW = f"""
+select {_BUCKET}, broker_id, sum(throttled_requests) > 0 as is_throttled from (
+  select *, coalesce(bucket_tags, '') as tags from shadow_decisions
+  where epoch_ms(second) > $1 - {WINDOW_S * 1_000} and epoch_ms(second) <= $1
+    and (throttled_requests > 0) <> (enforced_throttled_requests > 0)
+) group by all
+"""  # noqa: S608 - names and numbers of ours
+
 
 class SortBy(Enum):
     """The order of buckets; the value is its name for users."""
@@ -206,6 +214,27 @@ def top_buckets(
         return TopBuckets([])
     first = found[0]
     return TopBuckets([_row(row) for row in found], first["buckets"], first["near"], first["over_limit"])
+
+
+def with_shadow(tables: Tables, top: TopBuckets, newest_ms: int) -> TopBuckets:
+    """The same buckets, those with another verdict under the shadow quotas with `shadow`: throttled or freed.
+
+    Args:
+        tables: with `shadow_decisions` opened for the minute.
+        top: the buckets.
+        newest_ms: start of the last second of the minute, epoch ms.
+    """
+    found: dict[tuple[Any, ...], set[bool]] = {}
+    for *bucket, broker_id, is_throttled in tables.query(_SHADOW, [newest_ms]).rows:
+        for broker in (broker_id, None):
+            found.setdefault((*bucket, broker), set()).add(is_throttled)
+    rows = []
+    for row in top.rows:
+        named = [row[name] for name in ("cluster_id", "quota_type", "bucket_user", "bucket_client_id")]
+        broker = None if row["brokers"] > 1 else row["broker_id"]
+        effects = found.get((*named, row["bucket_tags"] or "", broker), set())
+        rows.append({**row, "shadow": "throttled" if True in effects else "freed" if effects else None})
+    return replace(top, rows=rows)
 
 
 def _order(sort: SortBy, *, is_reversed: bool = False) -> str:

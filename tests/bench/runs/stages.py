@@ -1,6 +1,10 @@
 """`python -m tests.bench.runs.stages`: CPU per line of each stage of the job, in one process without Spark and Kafka.
 
 What workers do between the shuffles, with 1,000 and 100,000 client ids. STAGES_LINES sets the size; a minute.
+
+`--shadow` measures the cost of a shadow instead. Each population runs in turns without one, with one that changes one
+client's limit, with one that changes all, and with one under which all clients count in other buckets. The figure is
+the median; STAGES_ROUNDS sets the turns.
 """
 
 from __future__ import annotations
@@ -12,7 +16,9 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from enum import Enum
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pyarrow as pa
@@ -22,7 +28,9 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.formats.quota_files.quota_file import read_quota_file
 from kquota_spark.model.govern.govern import RuleGovernor
 from kquota_spark.model.measure.sampled_rate import RateConfig
-from kquota_spark.model.quotas.rules import RuleBook, rule_periods
+from kquota_spark.model.quotas.entities import DEFAULT, Entity
+from kquota_spark.model.quotas.quota_types import QuotaKey
+from kquota_spark.model.quotas.rules import RuleBook, RulePeriod, rule_periods
 from kquota_spark.pipeline.bucket_judge import Configs, ShardJudge
 from kquota_spark.pipeline.charges import Charges
 from kquota_spark.pipeline.govern import sharded_batch
@@ -32,7 +40,9 @@ from kquota_spark.pipeline.kept_imports import collect_seldom
 from kquota_spark.pipeline.known import BrokerWindows, Known
 from kquota_spark.pipeline.measure import client_seconds, usage_batch
 from kquota_spark.pipeline.sent import unpacked_pieces
+from kquota_spark.pipeline.shadow.rules import Shadow, ShadowPin, differing
 from kquota_spark.replay.parsing import ingest_settings
+from kquota_spark.schema.shadow_tables import SHADOW_DECISIONS
 from kquota_spark.schema.tables import DECISIONS, USAGE
 from kquota_spark.store.parts import PartWriter
 from tests.bench.lines import LINES_PER_S, START_MS, Line, Population, lines
@@ -46,6 +56,15 @@ _STAGES = {
     "parse": "parse", "charge": "charges", "measure": "usage", "govern": "govern", "judge": "judge",
     "decide": "decisions",
 }  # fmt: skip
+ROUNDS = int(os.environ.get("STAGES_ROUNDS", "3"))
+_SHADOW_COLUMNS = {
+    "client_ids": "client ids",
+    "changed": "limits that the shadow changes",
+    "total": "CPU us per line",
+    "without": "without a shadow",
+    "percent": "more, %",
+    "rows": "rows of shadow_decisions",
+}
 _COLUMNS = {
     "client_ids": "client ids",
     "seconds": "client seconds per line",
@@ -55,19 +74,49 @@ _COLUMNS = {
 }
 
 
+class Changed(Enum):
+    """The limits that the shadow changes."""
+
+    NOTHING = "no shadow"
+    ONE = "of one client"
+    ALL = "all"
+    BUCKETS = "all, in other buckets"
+
+
+def _shadow(book: RuleBook, changed: Changed) -> Shadow | None:
+    """A shadow with half of some limits, or with a quota of each user instead; None for none."""
+    if changed is Changed.NOTHING:
+        return None
+    values = {entity: dict(rule.values) for entity in book for rule in book.of(entity) if rule.values}
+    named = max(values, key=str)  # defaults come first
+    for entity, found in list(values.items()):
+        if changed is Changed.ALL or entity == named:
+            values[entity] = {key: float(int(value / 2)) for key, value in found.items()}
+    if changed is Changed.BUCKETS:
+        values = {
+            Entity(DEFAULT, None): {QuotaKey.PRODUCER_BYTE_RATE: 120_000, QuotaKey.CONSUMER_BYTE_RATE: 90_000}
+        }
+    rules = RuleBook(RulePeriod(entity, found, 0, None, None) for entity, found in values.items())
+    return Shadow(ShadowPin("half", "v1", 0), RuleGovernor(rules), differing(book, values, 0))
+
+
 class _Stages:
     """The stages over one population, and the CPU that each took."""
 
-    def __init__(self, settings: Settings, population: Population, quotas: Path) -> None:
+    def __init__(
+        self, settings: Settings, population: Population, quotas: Path, changed: Changed = Changed.NOTHING
+    ) -> None:
         self._settings, self._population = settings, population
         self._shards = settings.stream.state_shards
         governor = RuleGovernor(RuleBook(rule_periods(read_quota_file(quotas))))
-        self._known = Known(governor, 2**60, BrokerWindows(RateConfig()), {})
+        self._known = Known(
+            governor, 2**60, BrokerWindows(RateConfig()), {}, shadow=_shadow(governor.book, changed)
+        )
         self._reader = MessageReader(ingest_settings(settings))
         self._configs = Configs(RateConfig(), RateConfig())
         self.state: dict[int, bytes] = {}
         self.cpu_s: defaultdict[str, float] = defaultdict(float)
-        self.decisions = 0
+        self.decisions = self.shadow_rows = 0
 
     def run(self) -> None:
         for first in range(0, LINES, _MICRO_BATCH):
@@ -123,6 +172,7 @@ class _Stages:
         with self._timed("judge"):
             judge = ShardJudge(self._configs, self._shards, self.state.get(shard))
             found = judge.judge(map(unpacked_pieces, packed))
+            beside = None if judge.shadow is None else judge.shadow.rows
             state = judge.state
         if state is not None:
             self.state[shard] = state
@@ -130,6 +180,12 @@ class _Stages:
             decisions = decided_batch(found)
             writer.write(decisions)
         self.decisions += decisions.num_rows
+        if beside is not None:
+            self.shadow_rows += beside.num_rows
+            with self._timed("decide"):
+                rows = PartWriter(self._settings, SHADOW_DECISIONS)
+                rows.write(beside)
+                list(rows.close())
 
 
 def _messages(found: list[Line], first: int) -> pa.RecordBatch:
@@ -146,8 +202,46 @@ def _messages(found: list[Line], first: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict(columns)
 
 
+def shadow_main() -> int:
+    """Print the cost of a shadow."""
+    collect_seldom()
+    with Report("stages-shadow", _SHADOW_COLUMNS) as report:
+        for client_ids in CLIENT_IDS:
+            totals: dict[Changed, list[float]] = {each: [] for each in Changed}
+            rows: dict[Changed, int] = {}
+            for turn in range(ROUNDS):
+                order = list(Changed) if turn % 2 == 0 else list(Changed)[::-1]
+                for changed in order:
+                    stages = _run(client_ids, changed)
+                    totals[changed].append(sum(stages.cpu_s.values()) / LINES * 1e6)
+                    rows[changed] = stages.shadow_rows
+            without = median(totals[Changed.NOTHING])
+            for changed, found in totals.items():
+                # Each turn is compared with its own run without a shadow: the machine may be slower in another one.
+                pairs = zip(found, totals[Changed.NOTHING], strict=True)
+                cost = median(100 * (one / base - 1) for one, base in pairs)
+                report.add({
+                    "client_ids": client_ids, "changed": changed.value, "total": round(median(found), 2),
+                    "without": round(without, 2), "percent": round(cost, 1), "rows": rows[changed],
+                })  # fmt: skip
+    return 0
+
+
+def _run(client_ids: int, changed: Changed) -> _Stages:
+    with tempfile.TemporaryDirectory(prefix="kquota-bench-") as name:
+        root, population = Path(name), Population(client_ids, client_ids)
+        quotas = root / "quotas.yaml"
+        quotas.write_text(quota_rules(_RULES, population), encoding="utf-8")
+        settings = Settings(cluster_id="bench", tables=str(root / "tables"))
+        stages = _Stages(settings, population, quotas, changed)
+        stages.run()
+        return stages
+
+
 def main() -> int:
     """Print the figures."""
+    if "--shadow" in sys.argv[1:]:
+        return shadow_main()
     collect_seldom()
     with Report("stages", _COLUMNS) as report, tempfile.TemporaryDirectory(prefix="kquota-bench-") as name:
         for client_ids in CLIENT_IDS:

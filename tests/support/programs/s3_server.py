@@ -92,7 +92,8 @@ def s3_on_disk(root: Path) -> Iterator[str]:
     logging.write_text(_WARNINGS_ALONE, "utf-8")
     classes = f"{ensure_jars(S3PROXY).broker[0].parent}/*"
     options_of_java = ("-Xmx512m", f"-Dlogback.configurationFile={logging}", "-cp", classes)
-    command = [find_java().path, *options_of_java, "org.gaul.s3proxy.Main", "--properties", str(properties)]
+    program = ("org.gaul.s3proxy.Main", "--properties", str(properties))
+    command = [str(find_java().path), *options_of_java, *program]
     with (
         root.with_suffix(".log").open("wb") as log,
         subprocess.Popen(command, stdout=log, stderr=log) as process,

@@ -25,7 +25,7 @@ SHAPES = {
     "report": ("--to", "-", "--format", "json", "--since", "2026-11-21", "--until", "2026-11-22"),
     "violations": (), "decisions": (), "usage": (), "connections": (), "findings": ("--evidence",),
     "evidence": ("--user", "alice", "--client-id", "etl"),
-    "agreement": ("--by", "bucket"), "budget": ("--by", "bucket"), "doctor": (), "try": (),
+    "agreement": ("--by", "bucket"), "budget": ("--by", "bucket"), "doctor": (), "try": (), "impact": (),
     "resolve": ("--user", "alice", "--client-id", "etl"),
 }  # fmt: skip
 """The words of each command for JSON over the tables of `kquota try`; `replay` has its own below."""
@@ -95,7 +95,8 @@ def names_in(value: Any) -> Iterator[str]:
 
 
 def test_all_reading_commands_are_asked(answers: dict[str, Any]) -> None:
-    assert {command.name for command in GROUPS["answers"]} == {*SHAPES, "replay"}
+    # The tables of `kquota try` have no shadow: test_shadow_command.py asks for its names.
+    assert {command.name for command in GROUPS["answers"]} == {*SHAPES, "replay", "shadow"}
 
 
 def test_each_name_of_a_delay_or_of_throttled_requests_is_a_declared_figure(answers: dict[str, Any]) -> None:

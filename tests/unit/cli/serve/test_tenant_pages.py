@@ -39,6 +39,7 @@ ROUTES = {
     "/report",
     "/tenants",
     "/plans",
+    "/shadow",
     "/login",
     "/logout",
     "/style.css",

@@ -17,7 +17,7 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.reports.scope.broker_buckets import BucketKey
 from kquota_spark.reports.timeline.top_buckets import SortBy
 from kquota_spark.store.reading import Tables
-from tests.support.tables.table_rows import T0_MS, decision, usage, write_table
+from tests.support.tables.table_rows import DAY, T0_MS, decision, second, usage, write_table
 
 
 def feed_of(root: Path) -> Feed:
@@ -295,3 +295,26 @@ def test_our_own_clients_are_shown_when_they_are_asked_for_near_a_limit_or_large
     assert found == ["pressed", "ANONYMOUS", "kquota-evil", "kquotas"]
     assert [row["bucket_client_id"] for row in top(tmp_path, client="kquota-enforcer")] == ["kquota-enforcer"]
     assert users(tmp_path, user="kquota") == ["kquota"]
+
+
+def test_a_bucket_with_another_verdict_under_the_shadow_is_marked(tmp_path: Path) -> None:
+    names = ("alice", "bob", "carol", "dave")
+    write_table(tmp_path, "decisions", *(decision(59, bucket_user=name) for name in names))
+    assert "shadow" not in top(tmp_path)[0]
+    place = {
+        "cluster_id": "demo",
+        "event_date": DAY,
+        "broker_id": 1,
+        "quota_type": "produce",
+        "bucket_client_id": "",
+    }
+
+    def row(user: str, offset_s: int, after: int, before: int) -> dict[str, Any]:
+        counts = {"throttled_requests": after, "enforced_throttled_requests": before}
+        return {**place, "bucket_user": user, "second": second(offset_s), **counts}
+
+    # dave's row is 60 s before the newest second. carol is throttled either way.
+    rows = row("alice", 58, 2, 0), row("bob", 59, 0, 1), row("carol", 59, 3, 1), row("dave", -1, 1, 0)
+    write_table(tmp_path, "shadow_decisions", *rows)
+    found = {each["bucket_user"]: each["shadow"] for each in top(tmp_path)}
+    assert found == {"alice": "throttled", "bob": "freed", "carol": None, "dave": None}
