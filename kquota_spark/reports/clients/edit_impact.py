@@ -15,12 +15,14 @@ from typing import Any
 
 from kquota_spark.config.governor import make_governor
 from kquota_spark.config.settings import Settings
+from kquota_spark.model.govern.govern import Governor
+from kquota_spark.model.loops.tried import Key
 from kquota_spark.model.quotas.entities import Entity, parse_entity
-from kquota_spark.model.quotas.quota_types import AnyKey, QuotaKey, QuotaType
+from kquota_spark.model.quotas.quota_types import AnyKey, QuotaKey
 from kquota_spark.model.quotas.rules import BEGINNING_MS, RuleBook, RulePeriod
 from kquota_spark.quotas.sources import QuotaHistory, from_tables
-from kquota_spark.reports.clients.stored_usage import UsagePart
-from kquota_spark.reports.clients.what_if import Difference, what_if
+from kquota_spark.reports.clients.linked_clients import Span, identities, linked_clients
+from kquota_spark.reports.clients.what_if import WARM_UP_MS, Difference, what_if
 from kquota_spark.schema import harm
 from kquota_spark.schema.key_columns import FROM_LOG
 from kquota_spark.schema.shadow_tables import EDIT_IMPACT
@@ -159,8 +161,8 @@ class Impacts:
         from_ms = edit.at_ms - length_ms
         recorded = make_governor(settings, history.book, history.leaders)
         tried = make_governor(settings, with_edit(history.book, edit), history.leaders)
-        parts = _parts(edit.entity, from_ms, edit.at_ms)
-        found = what_if(settings, recorded, tried, from_ms, edit.at_ms, parts=parts)
+        wanted = _wanted(settings, edit.entity, (recorded, tried), (from_ms, edit.at_ms))
+        found = what_if(settings, recorded, tried, from_ms, edit.at_ms, wanted=wanted)
         changed = [each for each in found.differences if _is_concerned(each)]
         delays = [_delays(each) for each in changed]
         highs = [high for _, _, high in delays]
@@ -205,12 +207,26 @@ def _key(edit: Edit) -> tuple[str, str, int]:
     return str(edit.entity), edit.key.value, edit.at_ms
 
 
-def _parts(entity: Entity, from_ms: int, to_ms: int) -> Sequence[UsagePart]:
-    """The usage of the clients that an entity can govern, before and in the time; empty for all clients."""
+def _wanted(
+    settings: Settings, entity: Entity, governors: Sequence[Governor], period: Span
+) -> Mapping[Key, Sequence[Span]] | None:
+    """The buckets of the clients that an entity can govern, with the period to read; None for those of all clients.
+
+    Args:
+        settings: where the tables are, and the cluster.
+        entity: the entity.
+        governors: the quotas before and after its edit.
+        period: the period to judge.
+    """
     user, client_id = (name if isinstance(name, str) else "" for name in (entity.user, entity.client_id))
     if not user and not client_id:
-        return ()
-    return [UsagePart(each.value, user, client_id, from_ms - DAY_MS, to_ms) for each in QuotaType]
+        return None
+    read = period[0] - WARM_UP_MS, period[1]
+    seen = identities(settings, *read)
+    governed = [one for one in seen if user in {"", one.client[0]} and client_id in {"", one.client[1]}]
+    found = [one.buckets for one in linked_clients(governed, governors, read)]
+    known = [buckets for buckets in found if buckets is not None]
+    return None if len(known) < len(found) else {key: [read] for buckets in known for key in buckets}
 
 
 def _is_concerned(each: Difference) -> bool:
