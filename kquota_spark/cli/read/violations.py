@@ -30,6 +30,7 @@ select cluster_id, episode_id, broker_id, quota_type, bucket_user, bucket_client
        source, users, client_ids
 from violations
 """  # noqa: S608 - names of ours
+_SHORT = "why_short"
 _WHY = Flag("--why", "also the main cause of the first 8 with its part of the delay: see kquota why")
 _MOST_EXPLAINED = 8
 """Maximum number of violations with a cause: each takes a replay."""
@@ -92,19 +93,19 @@ def _find(asked: Asked) -> Found:
     if _WHY not in asked.flags:
         return found
     rows = [
-        {**row, "why": _why(asked, row) if place < _MOST_EXPLAINED else None}
+        {**row, **(_why(asked, row) if place < _MOST_EXPLAINED else {"why": None})}
         for place, row in enumerate(found.rows)
     ]
-    why = Shown("why", lambda row: row["why"] or "-", is_text=True, keep=40)
+    why = Shown("why", lambda row: row.get(_SHORT) or "-", is_text=True, keep=32)
     return found._replace(columns=(*found.columns, "why"), rows=rows, shown=(*found.shown, why))
 
 
-def _why(asked: Asked, row: Row) -> str | None:
-    """The main cause of a violation with its part; None if it is not known."""
+def _why(asked: Asked, row: Row) -> dict[str, str | None]:
+    """The main cause of a violation with its part, as a sentence and in a few words; None if it is not known."""
     from kquota_spark.reports.scope.shared_rows import BucketName
     from kquota_spark.reports.why.reasons import reasons
     from kquota_spark.reports.why.recorded import Wanted
-    from kquota_spark.reports.why.sentences import main_sentence
+    from kquota_spark.reports.why.sentences import main_sentence, short_text
 
     bucket = BucketName(
         row["quota_type"], row["bucket_user"], row["bucket_client_id"], row["bucket_tags"] or ""
@@ -112,7 +113,9 @@ def _why(asked: Asked, row: Row) -> str | None:
     end_ms = row["last_second"] + 1_000 if row["end_time"] is None else row["end_time"]
     settings = asked.settings.changed(cluster_id=row["cluster_id"])
     found = reasons(settings, [Wanted(bucket, row["start_time"], end_ms)])
-    return main_sentence(found[0]) or None if found else None
+    if not found:
+        return {"why": None}
+    return {"why": main_sentence(found[0]) or None, _SHORT: short_text(found[0])}
 
 
 QUESTION = Question(
