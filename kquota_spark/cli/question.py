@@ -216,10 +216,10 @@ class Question:
                     f"{self.command}: {action.option_strings[0]} works only with {' or '.join(with_modes)}"
                 )
         for flag, question in asked:
-            self._require_no_other(options, flag, question)
+            self._require_no_other(vars(options), flag, question)
         return asked[0][1] if asked else None
 
-    def _require_no_other(self, options: argparse.Namespace, flag: Flag, question: Question) -> None:
+    def _require_no_other(self, given: Mapping[str, object], flag: Flag, question: Question) -> None:
         """Check that only options of a mode were given with its flag.
 
         Raises:
@@ -227,7 +227,7 @@ class Question:
         """
         kept = _parser_of(question)._option_string_actions.keys()
         for action in _parser_of(self)._actions:
-            if kept.isdisjoint(action.option_strings) and getattr(options, action.dest) != action.default:
+            if kept.isdisjoint(action.option_strings) and given[action.dest] != action.default:
                 raise UserError(f"{self.command}: {action.option_strings[0]} works only without {flag.name}")
 
     def run(self, options: argparse.Namespace) -> int:

@@ -193,6 +193,7 @@ def test_errors_of_kafka_become_ours_in_one_place() -> None:
     assert handled == {
         "kquota_spark/embedded/readiness.py": 1,  # no answer yet: asked again
         "kquota_spark/enforcement/edges/kafka_lease.py": 2,  # a transaction that was fenced: no error
+        "kquota_spark/kafka/log_messages.py": 1,  # the lines are then those of the table
         "kquota_spark/kafka/log_topic_checks.py": 1,  # a finding of the doctor
         "kquota_spark/ship/topic.py": 1,  # kept until the next call
     }

@@ -13,7 +13,7 @@ ENTRIES = (
     "kquota_spark/model/loops/shadow_bucket",
     "kquota_spark/checkpoints/shadow_file",
     "kquota_spark/checkpoints/pinned",
-    "kquota_spark/reports/clients/shadow_effect",
+    "kquota_spark/reports/impact/shadow_effect",
 )
 """What reads the file, judges by it, and adds up the result."""
 REFUSED = (

@@ -32,7 +32,7 @@ from kquota_spark.model.quotas.rules import QuotaChange, RuleBook, rule_periods
 from kquota_spark.process.clock import now_ms
 from kquota_spark.replay.files import replay_files
 from kquota_spark.replay.rows import decision_rows, usage_rows
-from kquota_spark.reports.clients.edit_impact import SETTLE_MS, Impact, Impacts
+from kquota_spark.reports.impact.edit_impact import SETTLE_MS, Impact, Impacts
 from kquota_spark.schema.tables import DECISIONS, USAGE
 from kquota_spark.store.rows import arrow_rows
 from kquota_spark.store.rules_tables import RulesTables

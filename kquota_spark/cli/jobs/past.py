@@ -106,19 +106,19 @@ def run_backfill(options: argparse.Namespace) -> int:
     finally:
         for file in found:
             print(_file_text(file), file=sys.stderr)
-    print(f"next: {_restate(found, options)}", file=sys.stderr)
+    print(f"next: {_restate(found, settings_words(options))}", file=sys.stderr)
     return 0
 
 
-def _restate(found: Sequence[Backfilled], options: argparse.Namespace) -> str:
-    """The command that restates the period of the files, with the settings of this command."""
+def _restate(found: Sequence[Backfilled], settings: Sequence[str]) -> str:
+    """The command that restates the period of the files, with these words for its settings."""
     first = [file.first_ms for file in found if file.first_ms is not None]
     last = [file.last_ms for file in found if file.last_ms is not None]
     if not first or not last:
         return "kquota restate for the period of these files, which measures and judges their lines"
     from_ms, to_ms = min(first) // 1_000 * 1_000, max(last) // 1_000 * 1_000 + 1_000
     period = ["--from", iso_time(from_ms), "--to", iso_time(to_ms)]
-    return terminal_text(shlex.join(["kquota", "restate", *period, *settings_words(options)]))
+    return terminal_text(shlex.join(["kquota", "restate", *period, *settings]))
 
 
 def _files(texts: Sequence[str]) -> list[tuple[int, Path]]:
@@ -186,7 +186,7 @@ def run_maintain(options: argparse.Namespace) -> int:
     """
     from kquota_spark.audit.past.maintain import maintain, roll_up_agreement
     from kquota_spark.reports.agreement import agreement
-    from kquota_spark.reports.clients.kept_impacts import KeptImpacts
+    from kquota_spark.reports.impact.kept_impacts import KeptImpacts
 
     rows: list[Row] = []
     roll_ups = (partial(roll_up_agreement, rows_of=agreement.of_day), KeptImpacts())

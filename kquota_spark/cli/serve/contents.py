@@ -14,9 +14,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
 
-from kquota_spark.cli.check.shadow import shadow_report
 from kquota_spark.cli.enforce.plan_page import change_text
 from kquota_spark.cli.options import SettingsPlace
+from kquota_spark.cli.shadow.shadow import shadow_report
 from kquota_spark.cli.status.command import status_report, whole_status
 from kquota_spark.cli.text.render import Report, Row
 from kquota_spark.cli.top.age import age_of, stale_after_ms

@@ -1,6 +1,6 @@
 """Clients and rules over a period: what each client used, and the effect of changes.
 
 In reading order: seen_clients, client_usage, connections, throttle_evidence, findings, quota_drift, quota_tree,
-stored_usage, judged_again, linked_clients, judged_groups, judging_processes, what_if, shadow_effect, edit_impact,
-kept_impacts, bucket_owners.
+stored_usage, judged_again, linked_clients, judged_groups, judging_processes, what_if,
+bucket_owners.
 """

@@ -7,10 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import reduce
 from operator import or_
-from typing import Any, NamedTuple
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.model.govern.traffic import Gaps, Traffic
@@ -22,6 +19,10 @@ from kquota_spark.schema.gap_tables import BROKER_START
 from kquota_spark.schema.key_columns import FROM_LOG
 from kquota_spark.store.reading import Tables
 from kquota_spark.store.storage import arrow_files, delta_errors, delta_table
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 _COLUMNS = ("broker_id", "quota_type", "principal_type", "user", "client_id", "second", "points")
 _GAPS = "select broker_id, epoch_ms(from_time), epoch_ms(to_time) from log_gaps where cluster_id = ? and reason <> ?"
@@ -115,6 +116,8 @@ def usage_of_groups(
     Raises:
         UserError: the table is missing or cannot be read.
     """
+    import numpy as np
+
     rows, places = _rows_of_groups(settings, groups)
     order = np.argsort(places, kind="stable")
     counts = np.bincount(
@@ -132,6 +135,7 @@ def usage_of_groups(
 
 def _rows_of_groups(settings: Settings, groups: Sequence[Group]) -> tuple[Any, npt.NDArray[np.int64]]:
     """The rows of all groups as one batch, and the place of the group of each row."""
+    import numpy as np
     import pyarrow as pa
     import pyarrow.dataset as ds
 
@@ -170,6 +174,8 @@ def _places(
     batch: Any, place_of: Mapping[tuple[int, str, str], int], groups: Sequence[Group]
 ) -> npt.NDArray[np.int64]:
     """The place of the group of each row; -1 for rows of no group, or out of its periods."""
+    import numpy as np
+
     names = (batch.column(name).to_pylist() for name in ("broker_id", "user", "client_id"))
     found = [place_of.get(name, -1) for name in zip(*names, strict=True)]
     for row, second_ms in enumerate(_seconds_ms(batch)):

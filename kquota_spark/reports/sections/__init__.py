@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kquota_spark.reports.clients.shadow_effect import ShadowEffect
+from kquota_spark.reports.impact.shadow_effect import ShadowEffect
 from kquota_spark.reports.scope.shared_rows import (
     Change,
     Confidence,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from kquota_spark.formats.text.person_units import person_ms
-from kquota_spark.reports.clients.shadow_effect import Effect, ShadowBucket, shadow_effect
+from kquota_spark.reports.impact.shadow_effect import Effect, ShadowBucket, shadow_effect
 from kquota_spark.reports.parts import words
 from kquota_spark.reports.parts.page_parts import Block, Cell, Column, Section, Tone, table_of
 from kquota_spark.reports.parts.report_section import BUCKET_COLUMNS, CsvFile, ReportSection, file_of

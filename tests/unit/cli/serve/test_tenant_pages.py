@@ -145,7 +145,14 @@ def test_a_page_that_is_not_there_or_not_a_tenants_says_the_same_and_has_the_ten
 def test_an_operator_gets_all_links_on_a_page_that_is_not_there_and_a_stranger_none(app: Flask) -> None:
     found = by_proxy(app).get("/nowhere", headers={"X-Forwarded-User": "operator"})
     assert (found.status_code, "Page not found" in found.text) == (404, True)
-    assert re.findall('<a href="(.*?)"', found.text) == ["/", "/live", "/report", "/tenants", "/plans"]
+    assert re.findall('<a href="(.*?)"', found.text) == [
+        "/",
+        "/live",
+        "/report",
+        "/tenants",
+        "/plans",
+        "/shadow",
+    ]
     stranger = app.test_client().get("/nowhere")
     assert (stranger.status_code, "<nav" in stranger.text) == (404, False)
 

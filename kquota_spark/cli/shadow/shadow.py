@@ -20,7 +20,7 @@ from kquota_spark.formats.text.person_units import (
     type_text,
 )
 from kquota_spark.model.quotas.quota_types import TYPES
-from kquota_spark.reports.clients.shadow_effect import Effect, ShadowBucket, ShadowEffect, shadow_effect
+from kquota_spark.reports.impact.shadow_effect import Effect, ShadowBucket, ShadowEffect, shadow_effect
 from kquota_spark.reports.scope.period import Period
 from kquota_spark.schema.tables import DECISIONS
 from kquota_spark.store.reading import Tables, utc_text

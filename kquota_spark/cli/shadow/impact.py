@@ -15,7 +15,7 @@ from kquota_spark.formats.text.person_units import person_ms, person_span, quota
 from kquota_spark.model.quotas.quota_types import QuotaKey
 
 if TYPE_CHECKING:
-    from kquota_spark.reports.clients.edit_impact import Impact
+    from kquota_spark.reports.impact.edit_impact import Impact
 
 COMMANDS = {
     "impact": (
@@ -41,7 +41,7 @@ def _find(asked: Asked) -> Found:
     Raises:
         UserError: a table is missing or cannot be read.
     """
-    from kquota_spark.reports.clients.edit_impact import Impacts
+    from kquota_spark.reports.impact.edit_impact import Impacts
 
     impacts, wanted = Impacts(asked.settings), asked.wanted.span
     rows: list[Row] = []

@@ -14,8 +14,8 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.quota_types import QuotaKey
 from kquota_spark.model.quotas.rules import BEGINNING_MS, QuotaChange, RuleBook, RulePeriod
-from kquota_spark.reports.clients.edit_impact import Edit, Impact, Impacts, with_edit
-from kquota_spark.reports.clients.kept_impacts import KeptImpacts
+from kquota_spark.reports.impact.edit_impact import Edit, Impact, Impacts, with_edit
+from kquota_spark.reports.impact.kept_impacts import KeptImpacts
 from tests.support.logs.captures import KRAFT41
 from tests.support.tables.capture_tables import write_capture
 

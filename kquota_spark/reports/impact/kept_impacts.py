@@ -9,7 +9,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
-from kquota_spark.reports.clients.edit_impact import Impact, Impacts, day_of, impact_rows
+from kquota_spark.reports.impact.edit_impact import Impact, Impacts, day_of, impact_rows
 from kquota_spark.schema.shadow_tables import EDIT_IMPACT
 from kquota_spark.store.durable import sync_commit
 from kquota_spark.store.rows import arrow_rows
