@@ -23,15 +23,14 @@ from itertools import groupby
 from kquota_spark.config.governor import mutation_config, rate_config
 from kquota_spark.config.settings import Settings
 from kquota_spark.model.govern.govern import Governor
-from kquota_spark.model.govern.traffic import Traffic, governed_seconds_of
-from kquota_spark.model.loops.open_loop import Judged, judged
-from kquota_spark.model.loops.tried import Bound, Closed, Key, closed_loop
+from kquota_spark.model.loops.open_loop import Judged
+from kquota_spark.model.loops.tried import Bound, Closed, Key
 from kquota_spark.model.measure.muted_seconds import Span, joined, muted_until
 from kquota_spark.model.measure.points import Point, PointKind
 from kquota_spark.model.measure.sampled_rate import RateConfig
 from kquota_spark.model.quotas.quota_types import BANDWIDTH, QuotaType
 from kquota_spark.model.quotas.resolve import Bucket
-from kquota_spark.model.replay.decision import GovernedSecond
+from kquota_spark.reports.clients.both_verdicts import BothVerdicts, Flips, RingPair
 from kquota_spark.reports.clients.stored_usage import UsagePart, stored_rings, stored_usage
 from kquota_spark.schema import harm
 from kquota_spark.schema.key_columns import FROM_LOG
@@ -104,6 +103,7 @@ class Difference:
     """The bucket in the closed loop; None for controller mutations, and where the tried rules do not create it."""
     amount: int = 0
     """Recorded bytes, or microseconds of threads, in the period."""
+    flips: Flips = field(default_factory=Flips)
 
     @property
     def is_changed(self) -> bool:
@@ -160,9 +160,11 @@ def what_if(
     to_ms: int,
     *,
     parts: Sequence[UsagePart] = (),
+    tried: Callable[[RateConfig], RateConfig] = lambda ring: ring,
+    is_open_only: bool = False,
     progress: Callable[[int], None] = lambda _: None,
 ) -> WhatIf:
-    """Judge a period of the tables' usage under the past quotas and under others.
+    """Judge a period of the tables' usage under the past quotas and rings, and under others.
 
     Args:
         settings: where the tables are, and the cluster.
@@ -171,12 +173,14 @@ def what_if(
         from_ms: first second, epoch ms; usage shortly before it fills the windows.
         to_ms: end, epoch ms, exclusive.
         parts: only usage of at least one of these; empty for all.
+        tried: gives the other ring of a broker from its past one.
+        is_open_only: whether to leave out the closed loop, which costs most of the time.
         progress: takes the number of requests that are about to be judged.
 
     Raises:
         UserError: a table is missing or cannot be read.
     """
-    default, rings = rate_config(settings), stored_rings(settings)
+    default, stored = rate_config(settings), stored_rings(settings)
     tally = _Tally(from_ms, to_ms)
     clients: set[tuple[QuotaType, str, str]] = set()
     rows = stored_usage(settings, from_ms - WARM_UP_MS, to_ms, tuple(QuotaType), parts=parts)
@@ -184,51 +188,15 @@ def what_if(
     progress(sum(len(row.points) for row in traffic))
     # One broker at a time: verdicts take several times the memory of the requests.
     for broker_id, group in groupby(traffic, key=lambda row: row.broker_id):
-        of_broker, ring = list(group), rings.get(broker_id, default)
+        of_broker, ring = list(group), stored.get(broker_id, default)
         inside = (row for row in of_broker if row.second_ms >= from_ms)
         clients.update((row.quota_type, row.principal.name, row.client_id) for row in inside)
-        loops = _Loops(of_broker, before, after, ring, mutation_config(settings))
-        tally.add(loops.was, loops.tried, loops.closed(from_ms, to_ms), ring)
+        rings = RingPair(ring, tried(ring))
+        verdicts = BothVerdicts(of_broker, before, after, rings, mutation_config(settings))
+        closed = {} if is_open_only else verdicts.closed(from_ms, to_ms)
+        tally.add(verdicts, closed, rings)
     found = tally.differences(_logged(settings, from_ms, to_ms))
     return WhatIf(from_ms, to_ms, tally.requests, found, frozenset(clients))
-
-
-class _Loops:
-    """The requests of one broker, judged under both quotas: most buckets have the same limit, and so one verdict."""
-
-    def __init__(
-        self,
-        rows: Sequence[Traffic],
-        before: Governor,
-        after: Governor,
-        ring: RateConfig,
-        mutation: RateConfig,
-    ) -> None:
-        as_was, as_tried = (
-            {key[1:]: of_bucket for key, of_bucket in governed_seconds_of(rows, governor).items()}
-            for governor in (before, after)
-        )
-        self._ring = ring
-        self._rings = {QuotaType.CONTROLLER_MUTATION: mutation}
-        self.was = {key: self._judged(key, of_bucket, is_recorded=True) for key, of_bucket in as_was.items()}
-        self._changed = {
-            key for key, of_bucket in as_tried.items() if _limits(of_bucket) != _limits(as_was.get(key, ()))
-        }
-        self.tried = {
-            key: self._judged(key, of_bucket, is_recorded=False) if key in self._changed else self.was[key]
-            for key, of_bucket in as_tried.items()
-        }
-
-    def _judged(self, key: Key, of_bucket: Sequence[GovernedSecond], *, is_recorded: bool) -> list[Judged]:
-        return judged(key[0], of_bucket, self._rings.get(key[0], self._ring), is_recorded=is_recorded)
-
-    def closed(self, from_ms: int, to_ms: int) -> dict[Key, Closed]:
-        """The buckets that change in the closed loop; controller mutations have none."""
-        was, tried = (
-            {key: of_bucket for key, of_bucket in side.items() if key[0] is not QuotaType.CONTROLLER_MUTATION}
-            for side in (self.was, self.tried)
-        )
-        return closed_loop(was, tried, self._changed & tried.keys(), self._ring, from_ms, to_ms)
 
 
 def _logged(settings: Settings, from_ms: int, to_ms: int) -> dict[tuple[QuotaType, Bucket], Logged]:
@@ -272,24 +240,19 @@ class _Tally:
         self._after: dict[Key, Side] = {}
         self._closed: dict[Key, Closed] = {}
         self._fitting: dict[Key, float] = {}
+        self._flips: dict[Key, Flips] = {}
         self._amounts: dict[Key, int] = {}
         self.requests = 0
 
-    def add(
-        self,
-        was: Mapping[Key, Sequence[Judged]],
-        tried: Mapping[Key, Sequence[Judged]],
-        closed: Mapping[Key, Closed],
-        ring: RateConfig,
-    ) -> None:
+    def add(self, verdicts: BothVerdicts, closed: Mapping[Key, Closed], rings: RingPair) -> None:
         """Add the buckets of one broker.
 
         Args:
-            was: the requests by bucket under the past quotas.
-            tried: the same under the tried quotas.
+            verdicts: its requests by bucket.
             closed: the buckets that the closed loop changes.
-            ring: the broker's sample ring.
+            rings: the broker's sample rings.
         """
+        was = verdicts.was
         inferred = {
             each.point: each.limit_per_s
             for of_bucket in was.values()
@@ -303,7 +266,7 @@ class _Tally:
                 sides[key] = _side(key, inside, {}, self._to_ms)
                 self._before[key] = _sum(self._before.get(key), sides[key])
             self.requests += sum(each.point.kind != PointKind.SHARED_REQUEST for each in inside)
-        for key, of_bucket in tried.items():
+        for key, of_bucket in verdicts.tried.items():
             inside = self._inside(of_bucket)
             if not inside:
                 continue
@@ -314,11 +277,13 @@ class _Tally:
             amount = sum(each.point.amount for each in inside)
             self._amounts[key] = self._amounts.get(key, 0) + amount
             if key[0] in BANDWIDTH:
-                fitting = float(amount) if is_same else _fitting(inside, ring)
+                fitting = float(amount) if is_same else _fitting(inside, rings.tried)
                 self._fitting[key] = self._fitting.get(key, 0.0) + fitting
             if key[0] is not QuotaType.CONTROLLER_MUTATION:
                 found = closed.get(key) or _unchanged(side, amount)
                 self._closed[key] = found + self._closed[key] if key in self._closed else found
+        for key, flips in verdicts.flips(self._from_ms).items():
+            self._flips[key] = self._flips.get(key, Flips()) + flips
 
     def _inside(self, of_bucket: Sequence[Judged]) -> Sequence[Judged]:
         start = bisect_left(of_bucket, self._from_ms, key=lambda each: each.point.record_time_ms)
@@ -335,7 +300,7 @@ class _Tally:
         found = [
             Difference(
                 *key, before, after, logged.get(key) if before else None, self._percent(key), self._closed.get(key),
-                self._amounts.get(key, 0),
+                self._amounts.get(key, 0), self._flips.get(key, Flips()),
             )
             for key in {**self._before, **self._after}
             for before, after in [(self._before.get(key), self._after.get(key))]
@@ -392,8 +357,3 @@ def _is_unknown(each: Judged, inferred: Mapping[Point, float | None]) -> bool:
     """Whether a throttled fetch has another limit than the one that throttled it; never if `inferred` is empty."""
     limit = each.limit_per_s
     return each.is_unknown or (limit is not None and inferred.get(each.point, limit) != limit)
-
-
-def _limits(of_bucket: Sequence[GovernedSecond]) -> list[tuple[object, ...]]:
-    """All inputs that the throttles of a bucket depend on."""
-    return [(each.second_ms, each.governing.limit_per_s, each.points) for each in of_bucket]
