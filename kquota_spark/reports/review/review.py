@@ -38,6 +38,9 @@ class Replayed:
     """Sum of all throttles."""
     unknown: int = 0
     """Throttled fetches: their verdict under another limit is not known."""
+    only_before: int = 0
+    only_after: int = 0
+    """Requests that are throttled on one side only; throttled fetches are left out."""
     is_at_most: bool = False
     """Whether the delay after is an upper bound: throttled clients would have sent later."""
 
@@ -74,6 +77,11 @@ class Affected:
     def is_lower(self) -> bool:
         """Whether some client gets a lower limit, or its first one."""
         return any(is_lower(limits) for limits in self.limits)
+
+    @property
+    def is_moved(self) -> bool:
+        """Whether some client gets another limit or bucket, and not only another ring."""
+        return self.is_shared_anew or any(before != after for before, after in self.limits)
 
     @property
     def is_harmless(self) -> bool:
@@ -120,6 +128,17 @@ class Reason(NamedTuple):
     is_harm: bool = False
 
 
+class Side(NamedTuple):
+    """One side of a check: the source of its quotas, how many rules it has, and the sample rings of its brokers."""
+
+    origin: str
+    rules: int
+    rings: tuple[str, ...]
+    """Distinct `RateConfig.name`; empty without recorded traffic."""
+    problems: tuple[str, ...] = ()
+    """Content that brokers do not read as quotas, one line each."""
+
+
 @dataclass(frozen=True, slots=True)
 class Review:
     """Everything that a comment shows."""
@@ -138,3 +157,5 @@ class Review:
     budget_ms: int
     """Increase of the total delay that is no harm yet."""
     reasons: Sequence[Reason] = ()
+    sides: tuple[Side, Side] | None = None
+    """What was compared; None for a review of two files."""

@@ -38,19 +38,36 @@ def unjudged_clients(review: Review) -> list[EffectChange]:
     ]
 
 
-def _reasons(review: Review) -> Iterator[Reason]:
+def delay_reason(review: Review, harmless_ms: int = 0) -> Iterator[Reason]:
+    """The reason about the increase of the total delay; none up to `harmless_ms`."""
     more_ms = more_delay_ms(review)
+    grows = f"the total delay grows by {_at_most(review)}{person_ms(more_ms)} in the recorded traffic"
+    budget = person_ms(review.budget_ms)
     if more_ms > review.budget_ms:
+        yield Reason(f"{grows}, and the budget is {budget}", is_harm=True)
+    elif more_ms > harmless_ms:
+        yield Reason(f"{grows}, within the budget of {budget}")
+
+
+def unknown_reason(review: Review) -> Iterator[Reason]:
+    """The reason about throttled fetches under another limit."""
+    unknown = sum(one.replay.unknown for one in review.affected if one.replay is not None)
+    if unknown:
         yield Reason(
-            f"the total delay grows by {_at_most(review)}{person_ms(more_ms)} in the recorded traffic, "
-            f"and the budget is {person_ms(review.budget_ms)}",
-            is_harm=True,
+            f"{unknown:,} throttled fetches came back empty: their size under another limit is not known"
         )
-    elif more_ms:
-        yield Reason(
-            f"the total delay grows by {_at_most(review)}{person_ms(more_ms)} in the recorded traffic, "
-            f"within the budget of {person_ms(review.budget_ms)}"
-        )
+
+
+def end_reason(review: Review) -> Iterator[Reason]:
+    """The reason about limits that end."""
+    of_seen = (limits for one in review.affected for limits in one.limits)
+    of_possible = ((one.before.limit, one.after.limit) for one in review.possible)
+    if any(limits[0] is not None and limits[1] is None for limits in (*of_seen, *of_possible)):
+        yield Reason("a limit ends, and clients are then unlimited")
+
+
+def _reasons(review: Review) -> Iterator[Reason]:
+    yield from delay_reason(review)
     yield from _reasons_of_clients(review)
     for sum_ in review.capacity:
         if sum_.is_worse:
@@ -64,26 +81,12 @@ def _reasons(review: Review) -> Iterator[Reason]:
 
 
 def _reasons_of_clients(review: Review) -> Iterator[Reason]:
-    judged = [one for one in review.affected if one.replay is not None]
-    unknown = sum(one.replay.unknown for one in judged if one.replay is not None)
-    if unknown:
-        yield Reason(
-            f"{unknown:,} throttled fetches came back empty: their size under another limit is not known"
-        )
+    yield from unknown_reason(review)
     without = [one for one in review.affected if one.replay is None and not one.is_harmless]
     if without:
         clients = sum(len(one.clients) for one in without)
         yield Reason(f"{_counted(clients)} with a lower or shared limit could not be replayed")
-    ends = [
-        limits
-        for limits in (
-            *(limits for one in review.affected for limits in one.limits),
-            *((one.before.limit, one.after.limit) for one in review.possible),
-        )
-        if limits[0] is not None and limits[1] is None
-    ]
-    if ends:
-        yield Reason("a limit ends, and clients are then unlimited")
+    yield from end_reason(review)
     unjudged = len(unjudged_clients(review))
     if unjudged:
         limits = "1 lower limit has" if unjudged == 1 else f"{unjudged:,} lower limits have"
