@@ -32,8 +32,12 @@ _MOST_BYTES = 64_000_000
 _MOST_PROBLEMS, _MOST_PROBLEM_CHARACTERS = 60, 400
 
 
-def named_side(text: str) -> Image:
+def named_side(text: str, *, has_copies: bool = False) -> Image:
     """The quotas of a file, of standard input (`-`), or of a saved context.
+
+    Args:
+        text: the name.
+        has_copies: whether to read nodes of ZooKeeper that a KRaft controller writes during a migration.
 
     Raises:
         UserError: the text names neither, the source cannot be read, or it has problems, one per line.
@@ -49,6 +53,11 @@ def named_side(text: str) -> Image:
     except UserError as error:
         raise UserError(f"{text}: no such file, and {error}") from error
     with opened_cluster(address) as cluster:
+        if has_copies and not address.bootstrap_servers:
+            from kquota_spark.quotas.zookeeper_cluster import ZooKeeperCluster
+
+            assert isinstance(cluster, ZooKeeperCluster)
+            return cluster.copied_image()
         return image_of(cluster)
 
 
