@@ -33,6 +33,8 @@ CHROMIUM = Tool(
     ("chromium", "chromium-browser", "google-chrome", "chrome"), ("chromium", "fonts-dejavu-core")
 )
 OLDEST_KAFKA, NEWEST_KAFKA = CONF / "ivy-kafka-3.7.2.xml", CONF / "ivy-kafka-4.3.0.xml"
+MANGLING_KAFKA = DATA / "ivy-kafka-3.6.1.xml"
+"""The last one that mangles names in a migration to KRaft (KAFKA-16222, KAFKA-16411)."""
 S3A = DATA / "ivy-s3.xml"
 JQ = Tool(("jq",), ("jq",))
 TOOLS = (CHROMIUM, JQ, Tool(("zsh",), ("zsh",)), Tool(("fish",), ("fish",)))
@@ -78,7 +80,7 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     if not class_archive.ARCHIVE.is_file():
         subprocess.run([sys.executable, "-m", class_archive.__name__], cwd=ROOT, check=True)
-    return fetch((OLDEST_KAFKA, NEWEST_KAFKA, S3A, S3PROXY))
+    return fetch((OLDEST_KAFKA, NEWEST_KAFKA, MANGLING_KAFKA, S3A, S3PROXY))
 
 
 def fetch(declarations: Sequence[Path]) -> int:

@@ -64,7 +64,7 @@ _ORDER = (
     "try", "status", "top", "throttled", "why", "budget", "explain", "timeline", "whatif", "shadow", "impact", "report",
     "violations",
     "decisions", "usage", "connections", "evidence", "findings", "agreement", "doctor", "resolve", "replay",
-    "describe", "alter", "import", "export", "diff", "review", "drift", "tree", "kfk", "context",
+    "describe", "alter", "import", "export", "diff", "review", "migration", "drift", "tree", "kfk", "context",
     "enforce", "override", "exempt", "freeze", "unfreeze", "lift",
     "init", "audit", "enforce run", "ship", "collect", "watch", "notify", "backfill", "restate", "maintain", "serve",
     "exporter", "demo", "cluster", "help", "tables", "completion",

@@ -6,7 +6,8 @@ The governor is Kafka's own resolution of quotas, or a quota callback.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
@@ -64,6 +65,21 @@ def make_governor(settings: Settings, book: RuleBook, leaders: LeaderBook) -> Go
     if not name:
         return RuleGovernor(book, static_defaults(settings))
     return CallbackGovernor(load_callback(name), name, book, leaders, settings.quotas.callback_options)
+
+
+@contextmanager
+def opened_governor(settings: Settings, book: RuleBook, leaders: LeaderBook) -> Iterator[Governor]:
+    """As `make_governor`; a callback is closed after the block.
+
+    Raises:
+        UserError: `quotas.callback` does not name a valid callback.
+    """
+    governor = make_governor(settings, book, leaders)
+    try:
+        yield governor
+    finally:
+        if isinstance(governor, CallbackGovernor):
+            governor.close()
 
 
 def load_callback(name: str) -> Callable[[], QuotaCallback]:

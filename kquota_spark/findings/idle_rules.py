@@ -113,15 +113,21 @@ def mangled_names(before: QuotaSet, after: QuotaSet) -> Iterator[Mangled]:
     A migration from ZooKeeper to KRaft is known to leave them. KAFKA-16222: names were copied as ZooKeeper spells them
     (`CN%3Dapp` for `CN=app`). KAFKA-16411: the default became a user with an empty name.
     """
-    for entity in in_order(after):
-        if not isinstance(entity, Entity) or entity in before:
-            continue
-        meant = Entity(_meant(entity.user), _meant(entity.client_id))
-        if meant != entity and meant in before and meant not in after:
+    for entity, meant in mangled_entities(after):
+        if entity not in before and meant in before:
             why = "the name is still as ZooKeeper spells it (KAFKA-16222)"
             if DEFAULT in (meant.user, meant.client_id) and DEFAULT not in (entity.user, entity.client_id):
                 why = "the default became a name (KAFKA-16411)"
             yield Mangled(meant, entity, why)
+
+
+def mangled_entities(quotas: QuotaSet) -> Iterator[tuple[Entity, Entity]]:
+    """Entities with a name that could be mangled, each with the entity that was meant, which has no quotas."""
+    for entity in in_order(quotas):
+        if isinstance(entity, Entity):
+            meant = Entity(_meant(entity.user), _meant(entity.client_id))
+            if meant != entity and meant not in quotas:
+                yield entity, meant
 
 
 def _meant(name: Name) -> Name:

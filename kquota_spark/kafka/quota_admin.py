@@ -256,6 +256,8 @@ def _entity(entry: Any) -> AnyEntity | None:
     parts: dict[str, Name] = {}
     for part in entry.entity:
         if part.entity_type == "ip":
+            if part.entity_name == "":
+                return None  # a default that a migration mangled (KAFKA-16411): no address
             return IpEntity(DEFAULT if part.entity_name is None else part.entity_name)
         if part.entity_type not in _PARTS:
             return None

@@ -17,7 +17,7 @@ import ipaddress
 import socket
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kazoo.client import TransactionRequest
 from kazoo.exceptions import NoAuthError
@@ -84,6 +84,21 @@ class ZooKeeperCluster:
         self._nodes.require_roots()
         if problem := self._nodes.owned_by_kraft():
             raise UserError(f"{self.origin}: {problem}")
+        return self._image()
+
+    def copied_image(self) -> Image:
+        """As `image`, also if a KRaft controller has taken the nodes over: during a migration it copies quotas there.
+
+        Raises:
+            UserError: ZooKeeper does not answer, does not let us read all of it, or is not that of a Kafka.
+        """
+        self._nodes.require_roots()
+        found = self._image()
+        if self._nodes.owned_by_kraft():
+            return replace(found, origin=f"{found.origin}, which a KRaft controller writes")
+        return found
+
+    def _image(self) -> Image:
         found = zookeeper_image(self._quotas, named=self._named.servers)
         for problem in found.unreadable.values():
             raise UserError(f"{self.origin}: {problem}: check the rights of quotas.zookeeper_login")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -172,22 +172,15 @@ def leader_notes(history: QuotaHistory, time_ms: int) -> list[str]:
     return ["leaders of partitions are not known here: the callback is asked without them"]
 
 
-@contextmanager
-def governor_of(settings: Settings, history: QuotaHistory) -> Iterator[Governor]:
+def governor_of(settings: Settings, history: QuotaHistory) -> AbstractContextManager[Governor]:
     """The governor for these quotas; a callback is closed after the block.
 
     Raises:
         UserError: the callback does not exist.
     """
-    from kquota_spark.config.governor import make_governor
-    from kquota_spark.model.govern.callback_governor import CallbackGovernor
+    from kquota_spark.config.governor import opened_governor
 
-    governor = make_governor(settings, history.book, history.leaders)
-    try:
-        yield governor
-    finally:
-        if isinstance(governor, CallbackGovernor):
-            governor.close()
+    return opened_governor(settings, history.book, history.leaders)
 
 
 def added_quotas(texts: Iterable[str]) -> dict[Entity, dict[AnyKey, float]]:

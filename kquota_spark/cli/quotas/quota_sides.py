@@ -22,8 +22,12 @@ from kquota_spark.process.clock import now_ms
 from kquota_spark.quotas.any_file import STDIN, name_of, quotas_of_file
 
 
-def named_side(text: str) -> Image:
+def named_side(text: str, *, has_copies: bool = False) -> Image:
     """The quotas of a file, of standard input (`-`), or of a saved context.
+
+    Args:
+        text: the name.
+        has_copies: whether to read nodes of ZooKeeper that a KRaft controller writes during a migration.
 
     Raises:
         UserError: the text names neither, the source cannot be read, or it has problems, one per line.
@@ -42,6 +46,11 @@ def named_side(text: str) -> Image:
         found = "a folder, expected a file of quotas" if Path(text).is_dir() else "no such file"
         raise UserError(f"{text}: {found}, and {error}") from error
     with opened_cluster(address) as cluster:
+        if has_copies and not address.bootstrap_servers:
+            from kquota_spark.quotas.zookeeper_cluster import ZooKeeperCluster
+
+            assert isinstance(cluster, ZooKeeperCluster)
+            return cluster.copied_image()
         return image_of(cluster)
 
 

@@ -1,12 +1,15 @@
 """The figures of clients that are judged together: their buckets under the past quotas and under others.
 
 Both loops need all requests of these clients, so the replay takes one group of one broker at a time.
+
+The other quotas may come with another sample ring. This has the open loop only: it compares the verdicts on each
+request, and so the requests must keep their times.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -45,15 +48,28 @@ class Side:
         return sum(span.end_s - span.first_s for span in self.muted)
 
 
+@dataclass(frozen=True, slots=True)
+class Flips:
+    """Requests of one bucket with another verdict: throttled only under the tried quotas and ring, or only before."""
+
+    only_after: int = 0
+    only_before: int = 0
+
+    def __add__(self, other: Flips) -> Flips:
+        """The flips of two brokers."""
+        return Flips(self.only_after + other.only_after, self.only_before + other.only_before)
+
+
 class Figures(NamedTuple):
     """One bucket under both quotas, of one broker or of several.
 
     Attributes:
         before: under the past quotas; None if they do not make the bucket.
         after: under the other quotas, in the open loop.
-        closed: under the other quotas, in the closed loop; None for controller mutations.
+        closed: under the other quotas, in the closed loop; None for controller mutations and without that loop.
         fitting: bytes that the tried limit lets through while they arrive; None if it is not bandwidth.
         amount: recorded bytes, or microseconds of threads.
+        flips: the requests with another verdict; counted only without the closed loop.
     """
 
     before: Side | None = None
@@ -61,6 +77,7 @@ class Figures(NamedTuple):
     closed: Closed | None = None
     fitting: float | None = None
     amount: int = 0
+    flips: Flips = Flips()
 
 
 def summed(one: Figures, other: Figures) -> Figures:
@@ -72,7 +89,7 @@ def summed(one: Figures, other: Figures) -> Figures:
     if one.fitting is not None or other.fitting is not None:
         fitting = (one.fitting or 0.0) + (other.fitting or 0.0)
     before, after = _sum(one.before, other.before), _sum(one.after, other.after)
-    return Figures(before, after, closed, fitting, one.amount + other.amount)
+    return Figures(before, after, closed, fitting, one.amount + other.amount, one.flips + other.flips)
 
 
 class Period(NamedTuple):
@@ -94,6 +111,7 @@ def judged_group(
     governors: tuple[Governor, Governor],
     rings: tuple[RateConfig, RateConfig],
     period: Period,
+    tried_ring: RateConfig | None = None,
 ) -> JudgedGroup:
     """Judge the usage of a group of one broker, before and after.
 
@@ -102,9 +120,12 @@ def judged_group(
         governors: the past quotas and the others.
         rings: the broker's ring, and that of controller mutations.
         period: what is counted.
+        tried_ring: the broker's ring under the other quotas, in the open loop only. None for both loops, with its ring.
     """
-    loops = _Loops(rows, *governors, *rings)
-    was, tried, closed = loops.was, loops.tried, loops.closed(*period)
+    loops = _Loops(rows, *governors, *rings, tried_ring)
+    was, tried = loops.was, loops.tried
+    closed = loops.closed(*period) if tried_ring is None else None
+    flips = {} if tried_ring is None else loops.flips(period.from_ms)
     inferred = {
         each.point: each.limit_per_s for of_bucket in was.values() for each in of_bucket if each.is_inferred
     }
@@ -124,8 +145,13 @@ def judged_group(
         ):  # most buckets do not change: they are summed up once
             side, fitting = before, float(sum(each.point.amount for each in inside))
         else:
-            side, fitting = _side(key, inside, inferred, period.to_ms), _fitting(inside, rings[0])
-        found[key] = _after(key, inside, before, side, closed.get(key), fitting)
+            side, fitting = (
+                _side(key, inside, inferred, period.to_ms),
+                _fitting(inside, tried_ring or rings[0]),
+            )
+        found[key] = _after(key, inside, before, side, closed, fitting)._replace(
+            flips=flips.get(key, Flips())
+        )
     return JudgedGroup(found, requests)
 
 
@@ -139,16 +165,20 @@ class _Loops:
         after: Governor,
         ring: RateConfig,
         mutation: RateConfig,
+        tried_ring: RateConfig | None = None,
     ) -> None:
         as_was, as_tried = (
             {key[1:]: of_bucket for key, of_bucket in governed_seconds_of(rows, governor).items()}
             for governor in (before, after)
         )
-        self._ring = ring
+        self._ring, self._tried_ring = ring, tried_ring or ring
         self._rings = {QuotaType.CONTROLLER_MUTATION: mutation}
+        self._earlier: dict[QuotaType, dict[tuple[Point, tuple[str, str]], Judged]] = {}
         self.was = {key: self._judged(key, of_bucket, is_recorded=True) for key, of_bucket in as_was.items()}
         self._changed = {
-            key for key, of_bucket in as_tried.items() if _limits(of_bucket) != _limits(as_was.get(key, ()))
+            key
+            for key, of_bucket in as_tried.items()
+            if self._has_other_ring(key) or _limits(of_bucket) != _limits(as_was.get(key, ()))
         }
         self.tried = {
             key: self._judged(key, of_bucket, is_recorded=False) if key in self._changed else self.was[key]
@@ -156,7 +186,11 @@ class _Loops:
         }
 
     def _judged(self, key: Key, of_bucket: Sequence[GovernedSecond], *, is_recorded: bool) -> list[Judged]:
-        return judged(key[0], of_bucket, self._rings.get(key[0], self._ring), is_recorded=is_recorded)
+        ring = self._ring if is_recorded else self._tried_ring
+        return judged(key[0], of_bucket, self._rings.get(key[0], ring), is_recorded=is_recorded)
+
+    def _has_other_ring(self, key: Key) -> bool:
+        return self._tried_ring != self._ring and key[0] not in self._rings
 
     def closed(self, from_ms: int, to_ms: int) -> dict[Key, Closed]:
         """The buckets that change in the closed loop; controller mutations have none."""
@@ -166,6 +200,45 @@ class _Loops:
         )
         changed = reached(was, tried, self._changed & tried.keys(), self._ring)
         return closed_loop(was, tried, changed, self._ring, from_ms, to_ms)
+
+    def flips(self, from_ms: int) -> dict[Key, Flips]:
+        """The flips of the changed buckets from a time (epoch ms) on.
+
+        Throttled fetches are left out: their size is not in the log, so no other verdict on them is known.
+        """
+        return {
+            key: _flips(pair for pair in self._pairs(key) if pair[1].point.record_time_ms >= from_ms)
+            for key in self._changed
+        }
+
+    def _pairs(self, key: Key) -> Iterable[tuple[Judged, Judged]]:
+        """Each request of a tried bucket with its past verdict, which other rules may have in another bucket."""
+        was, tried = self.was.get(key, ()), self.tried[key]
+        if len(was) == len(tried) and all(map(_is_of_one_request, was, tried)):
+            return zip(was, tried, strict=True)
+        if key[0] not in self._earlier:
+            self._earlier[key[0]] = {
+                (each.point, each.client): each
+                for other, of_bucket in self.was.items()
+                if other[0] is key[0]
+                for each in of_bucket
+            }
+        earlier = self._earlier[key[0]]
+        return ((earlier[each.point, each.client], each) for each in tried)
+
+
+def _is_of_one_request(one: Judged, other: Judged) -> bool:
+    return one.point is other.point
+
+
+def _flips(pairs: Iterable[tuple[Judged, Judged]]) -> Flips:
+    only_after = only_before = 0
+    for was, tried in pairs:
+        if was.is_inferred or tried.is_inferred or was.is_unknown or tried.is_unknown:
+            continue
+        only_after += was.throttle_ms <= 0 < tried.throttle_ms
+        only_before += tried.throttle_ms <= 0 < was.throttle_ms
+    return Flips(only_after, only_before)
 
 
 def _fitting(of_bucket: Sequence[Judged], ring: RateConfig) -> float:
@@ -194,14 +267,18 @@ def _inside(of_bucket: Sequence[Judged], from_ms: int) -> Sequence[Judged]:
 
 
 def _after(
-    key: Key, inside: Sequence[Judged], before: Side | None, side: Side, closed: Closed | None, fitting: float
+    key: Key,
+    inside: Sequence[Judged],
+    before: Side | None,
+    side: Side,
+    closed: Mapping[Key, Closed] | None,
+    fitting: float,
 ) -> Figures:
     amount = sum(each.point.amount for each in inside)
-    has_loop = key[0] is not QuotaType.CONTROLLER_MUTATION
-    return Figures(
-        before, side, (closed or _unchanged(side, amount)) if has_loop else None,
-        fitting if key[0] in BANDWIDTH else None, amount,
-    )  # fmt: skip
+    of_key = None
+    if closed is not None and key[0] is not QuotaType.CONTROLLER_MUTATION:
+        of_key = closed.get(key) or _unchanged(side, amount)
+    return Figures(before, side, of_key, fitting if key[0] in BANDWIDTH else None, amount)
 
 
 def _side(key: Key, inside: Sequence[Judged], inferred: Mapping[Point, float | None], to_ms: int) -> Side:
@@ -253,5 +330,5 @@ def _is_unknown(each: Judged, inferred: Mapping[Point, float | None]) -> bool:
 
 
 def _limits(of_bucket: Sequence[GovernedSecond]) -> list[tuple[object, ...]]:
-    """All inputs that the throttles of a bucket depend on."""
+    """All inputs that the throttles of a bucket depend on, beside the ring."""
     return [(each.second_ms, each.governing.limit_per_s, each.points) for each in of_bucket]

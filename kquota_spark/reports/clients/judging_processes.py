@@ -16,6 +16,7 @@ from typing import NamedTuple
 from kquota_spark.config.governor import mutation_config, rate_config
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
+from kquota_spark.model.compare.tried_brokers import TriedBrokers
 from kquota_spark.model.govern.govern import Governor, RuleGovernor
 from kquota_spark.model.measure.sampled_rate import RateConfig
 from kquota_spark.reports.clients.judged_groups import JudgedGroup, Period, judged_group
@@ -35,6 +36,7 @@ class _Share(NamedTuple):
     groups: list[Linked]
     period: Period
     most_requests: int | None
+    brokers: TriedBrokers | None
 
 
 def judged_groups(
@@ -43,6 +45,7 @@ def judged_groups(
     linked: Sequence[Linked],
     period: Period,
     most_requests: int | None = None,
+    brokers: TriedBrokers | None = None,
 ) -> dict[int, JudgedGroup | None]:
     """The figures of each group with usage by its place, in order; None for groups that are left out.
 
@@ -52,6 +55,7 @@ def judged_groups(
         linked: the groups.
         period: what is counted.
         most_requests: maximum number of requests of all groups, None for no limit; the smallest groups come first.
+        brokers: those under the other quotas, in the open loop only; None for both loops, with the recorded ones.
 
     Raises:
         UserError: the table cannot be read, or a process ended early.
@@ -60,7 +64,7 @@ def judged_groups(
     places = places_of(linked, _processes(governors, linked))
     most = None if most_requests is None else most_requests // max(1, len(places))
     shares = [
-        _Share(settings, governors, rings, [linked[place] for place in of_share], period, most)
+        _Share(settings, governors, rings, [linked[place] for place in of_share], period, most, brokers)
         for of_share in places
     ]
     found: dict[int, JudgedGroup | None] = {}
@@ -104,7 +108,7 @@ def places_of(linked: Sequence[Linked], processes: int) -> list[list[int]]:
 
 def _judged(share: _Share) -> list[tuple[int, JudgedGroup | None]]:
     """The figures of the groups of one process, by place."""
-    settings, governors, rings, linked, period, most = share
+    settings, governors, rings, linked, period, most, brokers = share
     default, mutation = rate_config(settings), mutation_config(settings)
     groups = [Group(one.broker_id, one.clients, one.spans) for one in linked]
     found: list[tuple[int, JudgedGroup | None]] = []
@@ -113,7 +117,10 @@ def _judged(share: _Share) -> list[tuple[int, JudgedGroup | None]]:
     try:
         for place, rows in usage_of_groups(settings, groups, most):
             ring = rings.get(groups[place].broker_id, default)
-            judged = None if rows is None else judged_group(rows, governors, (ring, mutation), period)
+            tried_ring = None if brokers is None else brokers.ring(ring)
+            judged = None
+            if rows is not None:
+                judged = judged_group(rows, governors, (ring, mutation), period, tried_ring)
             found.append((place, judged))
     finally:
         gc.enable()

@@ -4,7 +4,8 @@ Two answers, from the same requests:
 
 * Open loop: the requests keep their times. Under lower limits throttled clients would have sent later, so the total
   delay is too high. Under higher limits they would have sent more, so it is too low.
-* Closed loop: a throttle moves the later requests of its connection (`model.loops.closed_loop`).
+* Closed loop: a throttle moves the later requests of its connection (`model.loops.closed_loop`). It is left out for
+  other brokers: their verdict on each request is compared, and so the requests keep their times.
 
 A throttled fetch came back empty, so its verdict under another limit is unknown in the open loop, and counted as such.
 
@@ -19,11 +20,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kquota_spark.config.settings import Settings
+from kquota_spark.model.compare.tried_brokers import TriedBrokers
 from kquota_spark.model.govern.govern import Governor
 from kquota_spark.model.loops.tried import Closed, Key
 from kquota_spark.model.quotas.quota_types import BANDWIDTH, QuotaType
 from kquota_spark.model.quotas.resolve import Bucket
-from kquota_spark.reports.clients.judged_groups import Figures, Period, Side, summed
+from kquota_spark.reports.clients.judged_groups import Figures, Flips, Period, Side, summed
 from kquota_spark.reports.clients.judging_processes import judged_groups
 from kquota_spark.reports.clients.linked_clients import identities, linked_clients, with_buckets
 from kquota_spark.schema import harm
@@ -71,9 +73,11 @@ class Difference:
     fits_percent: float | None = None
     """Percent of the recorded bytes that the tried limit lets through while they arrive; None without requests."""
     closed: Closed | None = None
-    """The bucket in the closed loop; None for controller mutations, and where the tried rules do not create it."""
+    """The bucket in the closed loop; None for controller mutations, for other brokers, and without such a bucket."""
     amount: int = 0
     """Recorded bytes, or microseconds of threads, in the period."""
+    flips: Flips = field(default_factory=Flips)
+    """Requests with another verdict; counted for other brokers."""
 
     @property
     def is_changed(self) -> bool:
@@ -133,6 +137,7 @@ def what_if(
     *,
     wanted: Mapping[Key, Sequence[tuple[int, int]]] | None = None,
     most_requests: int | None = None,
+    brokers: TriedBrokers | None = None,
     progress: Callable[[int], None] = lambda _: None,
 ) -> WhatIf:
     """Judge a period of the tables' usage under the past quotas and under others.
@@ -148,6 +153,7 @@ def what_if(
             for all buckets, in the whole period.
         most_requests: maximum number of requests to judge, None for no limit. The smallest groups of clients that share
             buckets come first; the buckets of the others are `left_out`.
+        brokers: those under the other quotas, in the open loop only; None for both loops, with the recorded ones.
         progress: takes the number of requests that are about to be judged.
 
     Raises:
@@ -159,7 +165,7 @@ def what_if(
     if wanted is not None:
         linked = with_buckets(linked, wanted)
     progress(sum(one.requests for one in linked))
-    judged = judged_groups(settings, (before, after), linked, Period(from_ms, to_ms), most_requests)
+    judged = judged_groups(settings, (before, after), linked, Period(from_ms, to_ms), most_requests, brokers)
     figures: dict[Key, Figures] = {}
     left_out: set[Key] = set()
     for place, of_group in judged.items():
@@ -191,7 +197,7 @@ def _difference(key: Key, of_key: Figures, logged: Logged | None) -> Difference:
     percent = 100 * of_key.fitting / of_key.amount if of_key.fitting is not None and of_key.amount else None
     return Difference(
         *key, of_key.before, of_key.after, logged if of_key.before else None, percent, of_key.closed,
-        of_key.amount,
+        of_key.amount, of_key.flips,
     )  # fmt: skip
 
 

@@ -1,24 +1,29 @@
-"""Clients that a change gives another limit or bucket, in groups that share buckets, with the replay of their traffic.
+"""Clients that a change gives another limit, bucket or ring, in groups that share buckets, with a replay of each group.
 
 A group has all buckets that its clients use before or after. So a delay that moves from one bucket to another is
 counted once.
+
+A review of two files decides by the closed loop. For other brokers the requests keep their times (open loop), so that
+their verdict on each request can be compared.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
-from kquota_spark.config.governor import make_governor, rate_config
+from kquota_spark.config.governor import rate_config, static_defaults
 from kquota_spark.config.settings import Settings
 from kquota_spark.model.compare.observed_clients import Seen
-from kquota_spark.model.compare.quota_diff import EffectChange
+from kquota_spark.model.compare.quota_diff import EffectChange, Governs, Identity
+from kquota_spark.model.compare.tried_brokers import TriedBrokers
+from kquota_spark.model.govern.govern import RuleGovernor
 from kquota_spark.model.loops.tried import Closed
 from kquota_spark.model.quotas.entities import Entity
-from kquota_spark.model.quotas.quota_callback import LeaderBook
 from kquota_spark.model.quotas.quota_set import QuotaSet
 from kquota_spark.model.quotas.quota_types import BANDWIDTH, QuotaType
-from kquota_spark.model.quotas.resolve import Bucket, resolve
+from kquota_spark.model.quotas.resolve import Bucket
 from kquota_spark.model.quotas.rules import BEGINNING_MS, RuleBook, RulePeriod
 from kquota_spark.reports.clients.stored_usage import stored_rings
 from kquota_spark.reports.clients.what_if import WARM_UP_MS, Difference, WhatIf, what_if
@@ -38,6 +43,45 @@ _OTHER_TYPE = "quotas of this type are not replayed"
 _Key = tuple[QuotaType, Bucket]
 
 
+class Compared(NamedTuple):
+    """The quotas before and after, over time, and the brokers after."""
+
+    before: RuleGovernor
+    after: RuleGovernor
+    brokers: TriedBrokers | None = None
+    """None for a review of two files, which decides by the closed loop."""
+
+
+def compared_sets(
+    settings: Settings, before: QuotaSet, after: QuotaSet, brokers: TriedBrokers | None = None
+) -> Compared:
+    """Two sets of quotas, each as if it had always been in force.
+
+    Args:
+        settings: of the recorded brokers.
+        before: quotas before the change.
+        after: quotas after it.
+        brokers: those after the change; None for the closed loop.
+    """
+    return compared_books(settings, _book(before), _book(after), brokers)
+
+
+def compared_books(
+    settings: Settings, before: RuleBook, after: RuleBook, brokers: TriedBrokers | None
+) -> Compared:
+    """Two records of quotas over time.
+
+    Args:
+        settings: of the recorded brokers.
+        before: quotas before the change.
+        after: quotas after it.
+        brokers: those after the change; None for the closed loop.
+    """
+    defaults = static_defaults(settings)
+    of_after = defaults if brokers is None or brokers.has_static_defaults else {}
+    return Compared(RuleGovernor(before, defaults), RuleGovernor(after, of_after), brokers)
+
+
 @dataclass(slots=True)
 class _Group:
     """Buckets before and after that share clients, and the changes of these clients."""
@@ -52,7 +96,7 @@ class _Group:
         return Affected(
             first.quota_type,
             tuple(sorted(buckets, key=lambda bucket: (bucket.user, bucket.client_id))),
-            tuple(sorted((one.identity.user or "", one.identity.client_id or "") for one in self.changes)),
+            tuple(sorted({(one.identity.user or "", one.identity.client_id or "") for one in self.changes})),
             tuple(dict.fromkeys((one.before.limit, one.after.limit) for one in self.changes)),
             any(
                 one.is_other_bucket and None not in (one.before.bucket, one.after.bucket)
@@ -65,7 +109,7 @@ class _Group:
 
 def affected(
     settings: Settings,
-    sides: tuple[QuotaSet, QuotaSet],
+    compared: Compared,
     changes: Iterable[EffectChange],
     seen: Sequence[Seen],
     period: tuple[int, int],
@@ -74,7 +118,7 @@ def affected(
 
     Args:
         settings: where the tables are, and the cluster.
-        sides: quotas before and after the change.
+        compared: before and after the change.
         changes: of clients that were seen.
         seen: all clients of the period.
         period: first second and end, epoch ms.
@@ -85,9 +129,9 @@ def affected(
     groups = list(_groups(changes))
     found = [group.shown() for group in groups]
     if settings.quotas.callback:
-        return sorted((replace(one, why=_BY_CALLBACK) for one in found), key=_order)
-    replayed = _replayed_groups(settings, sides, groups, seen, period)
-    return sorted((_with_replay(one, replayed, number) for number, one in enumerate(found)), key=_order)
+        return sorted((replace(one, why=_BY_CALLBACK) for one in found), key=by_harm)
+    replayed = _replayed_groups(settings, compared, groups, seen, period)
+    return sorted((_with_replay(one, replayed, number) for number, one in enumerate(found)), key=by_harm)
 
 
 def _with_replay(one: Affected, replayed: Mapping[int, Replayed | None], number: int) -> Affected:
@@ -95,14 +139,16 @@ def _with_replay(one: Affected, replayed: Mapping[int, Replayed | None], number:
     if replay is None:
         return replace(one, why=_TOO_MANY if number in replayed else _OTHER_TYPE)
     # In the open loop the requests of throttled clients pile up, so the sum is an upper bound.
-    is_at_most = one.is_lower and replay.delay_after_ms > replay.delay_before_ms
+    is_more = replay.delay_after_ms > replay.delay_before_ms
+    is_at_most = is_more and (one.is_lower or not one.is_moved)
     return replace(one, replay=replace(replay, is_at_most=is_at_most))
 
 
-def _order(one: Affected) -> tuple[object, ...]:
+def by_harm(one: Affected) -> tuple[object, ...]:
+    """The order of groups: those with more delay first, then those that were not judged."""
     more_ms = deferred = 0
     if one.replay is not None:
-        more_ms, deferred = one.replay.more_ms, one.replay.closed.deferred
+        more_ms, deferred = one.replay.more_ms, one.replay.deferred
     rank = 0 if more_ms > 0 or deferred else 1 if one.replay is None and not one.is_harmless else 2
     return rank, -abs(more_ms), -deferred, not one.is_lower, -one.amount, one.quota_type, one.clients
 
@@ -130,7 +176,7 @@ def _groups(changes: Iterable[EffectChange]) -> Iterator[_Group]:
 
 def _replayed_groups(
     settings: Settings,
-    sides: tuple[QuotaSet, QuotaSet],
+    compared: Compared,
     groups: Sequence[_Group],
     seen: Sequence[Seen],
     period: tuple[int, int],
@@ -145,8 +191,9 @@ def _replayed_groups(
         for key in group.was | group.now
         if key[0] in BANDWIDTH
     }
-    found: dict[int, Replayed | None] = {number: Replayed() for number in numbers.values()}
-    hours = _hot_hours_of_groups(settings, sides, numbers, seen, period)
+    nothing = Replayed(closed=Waiting() if compared.brokers is None else None)
+    found: dict[int, Replayed | None] = dict.fromkeys(numbers.values(), nothing)
+    hours = _hot_hours_of_groups(settings, compared, numbers, seen, period)
     left, wanted = MOST_REQUESTS, dict[_Key, list[tuple[int, int]]]()
     for number in sorted(hours, key=lambda number: (sum(hours[number].values()), number)):
         left -= sum(hours[number].values())
@@ -156,7 +203,7 @@ def _replayed_groups(
         for key in groups[number].was | groups[number].now:
             wanted[key] = spans(hours[number], WARM_UP_MS, AFTER_MS)
     if wanted:
-        replay = _replay(settings, sides, wanted, period)
+        replay = _replay(settings, compared, wanted, period)
         for each in replay.differences:
             number_of = numbers.get((each.quota_type, each.bucket))
             so_far = None if number_of is None else found[number_of]
@@ -169,26 +216,32 @@ def _replayed_groups(
 
 def _hot_hours_of_groups(
     settings: Settings,
-    sides: tuple[QuotaSet, QuotaSet],
+    compared: Compared,
     numbers: Mapping[_Key, int],
     seen: Sequence[Seen],
     period: tuple[int, int],
 ) -> dict[int, dict[int, int]]:
     """Per group, the hours in which one of its buckets could be throttled, before or after."""
     keys = {(side, key): place for place, (side, key) in enumerate((s, k) for s in (0, 1) for k in numbers)}
-    members = []
+    members: dict[tuple[Seen, int], Member] = {}
     for one in seen:
         if one.quota_type not in BANDWIDTH:
             continue
-        for side, quotas in enumerate(sides):
-            rule = resolve(one.user, one.client_id, one.quota_type.key, quotas.get)
-            place = keys.get((side, (one.quota_type, rule.bucket)))
-            if place is not None and rule.limit is not None:
-                members.append(Member(one.quota_type, one.user, one.client_id, place, rule.limit))
-    rings = [rate_config(settings), *stored_rings(settings).values()]
+        for side, governor in enumerate(compared[:2]):
+            for governs in governing(governor, one, period):
+                if governs.bucket is None or governs.limit is None:
+                    continue
+                place = keys.get((side, (one.quota_type, governs.bucket)))
+                if place is None:
+                    continue
+                member = Member(one.quota_type, one.user, one.client_id, place, governs.limit)
+                # The lowest of several limits throttles first.
+                members[one, place] = min(member, members.get((one, place), member))
+    past = [rate_config(settings), *stored_rings(settings).values()]
+    rings = past if compared.brokers is None else [*past, *map(compared.brokers.ring, past)]
     with Tables(settings) as tables:
         tables.open("usage", period[0])
-        hot = hot_hours(tables, settings.cluster_id, members, rings, period)
+        hot = hot_hours(tables, settings.cluster_id, [*members.values()], rings, period)
     found: dict[int, dict[int, int]] = {}
     for (_, key), place in keys.items():
         for hour, requests in hot.get(place, {}).items():
@@ -199,13 +252,49 @@ def _hot_hours_of_groups(
 
 def _replay(
     settings: Settings,
-    sides: tuple[QuotaSet, QuotaSet],
+    compared: Compared,
     wanted: Mapping[_Key, Sequence[tuple[int, int]]],
     period: tuple[int, int],
 ) -> WhatIf:
-    """The recorded requests of these buckets under both sets of quotas: the only call of the replay."""
-    before, after = (make_governor(settings, _book(quotas), LeaderBook()) for quotas in sides)
-    return what_if(settings, before, after, *period, wanted=wanted, most_requests=MOST_LINKED)
+    """The recorded requests of these buckets, judged before and after: the only call of the replay."""
+    before, after, brokers = compared
+    return what_if(
+        settings, before, after, *period, wanted=wanted, most_requests=MOST_LINKED, brokers=brokers
+    )
+
+
+def governing(governor: RuleGovernor, one: Seen, period: tuple[int, int]) -> Iterator[Governs]:
+    """The limits of a client in a period, each with its rule and bucket, oldest first; the same one may come again."""
+    time_ms, to_ms = period
+    while time_ms < to_ms:
+        governed, found = governor.explain(one.quota_type, one.user, one.client_id, time_ms)
+        yield Governs(found.limit, found.entity, None if found.limit is None else found.bucket)
+        time_ms = to_ms if governed.governing.valid_to_ms is None else governed.governing.valid_to_ms
+
+
+def effects_of_brokers(
+    compared: Compared, seen: Iterable[Seen], period: tuple[int, int]
+) -> Iterator[EffectChange]:
+    """The limits of all clients before and after, also equal ones: another ring may change verdicts under them.
+
+    Controller mutations have no ring. What a client used counts once, for its last limit in the period.
+
+    Args:
+        compared: with the same rules on both sides, for the clients of `seen`.
+        seen: clients of the period.
+        period: first second and end, epoch ms.
+    """
+    for one in seen:
+        if one.quota_type is QuotaType.CONTROLLER_MUTATION:
+            continue
+        sides = ([*governing(governor, one, period)] for governor in compared[:2])
+        found = [
+            pair for pair in zip(*sides, strict=True) if any(governs.limit is not None for governs in pair)
+        ]
+        for place, pair in enumerate(dict.fromkeys(reversed(found))):
+            identity = Identity(one.user, one.client_id)
+            amount, throttled_ms = (0, 0) if place else (one.amount, one.throttled_ms)
+            yield EffectChange(identity, one.quota_type.value, pair[0], pair[1], True, amount, throttled_ms)
 
 
 def _book(quotas: QuotaSet) -> RuleBook:
@@ -226,11 +315,15 @@ def _sum(so_far: Replayed, each: Difference) -> Replayed:
         delay_before_ms=so_far.delay_before_ms + each.throttled_ms[0],
         delay_after_ms=so_far.delay_after_ms + each.throttled_ms[1],
         unknown=so_far.unknown + (0 if after is None else after.unknown),
-        closed=so_far.closed if each.closed is None else so_far.closed.plus(_waiting(each.closed)),
+        only_before=so_far.only_before + each.flips.only_before,
+        only_after=so_far.only_after + each.flips.only_after,
+        closed=so_far.closed and so_far.closed.plus(_waiting(each.closed)),
     )
 
 
-def _waiting(closed: Closed) -> Waiting:
+def _waiting(closed: Closed | None) -> Waiting:
+    if closed is None:
+        return Waiting()
     return Waiting(
         closed.throttled_requests, closed.throttled_ms, closed.delay.low, closed.delay.high, closed.deferred,
         closed.is_censored,

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from kquota_spark.formats.text.escape import distinct_cuts, terminal_text
 from kquota_spark.model.quotas.entities import AnyEntity, Default, Entity, Name
 from kquota_spark.model.quotas.quota_set import parts_of
+from kquota_spark.model.quotas.resolve import Bucket
 
 MOST_COLUMNS = 48
 """Maximum columns of a name: client ids of hundreds of characters would hide the figures."""
@@ -42,11 +43,11 @@ class Names:
         ]
         return ", ".join(parts)
 
-    def bucket(self, user: str, client_id: str) -> str:
-        """A bucket: a user, a client id, or both."""
-        parts = [
-            f"{part} {self.code(name)}" for part, name in (("user", user), ("client", client_id)) if name
-        ]
+    def bucket(self, bucket: Bucket) -> str:
+        """A bucket: a user, a client id, or both; of a quota callback its tags."""
+        tags = (("user", bucket.user), ("client", bucket.client_id))
+        parts = [f"{part} {self.code(name)}" for part, name in tags if name]
+        parts += [f"tag {self.code(f'{tag}={value}')}" for tag, value in bucket.custom_tags]
         return ", ".join(parts) or f"client {self.code('')}"
 
     def entity(self, entity: AnyEntity) -> str:

@@ -17,7 +17,7 @@ from kquota_spark.model.quotas.rules import END_MS
 from kquota_spark.quotas.stored import held_cluster, stored_image
 from kquota_spark.reports.advice.headroom import raise_policy
 from kquota_spark.reports.clients.seen_clients import clients_seen
-from kquota_spark.reports.review.affected import affected
+from kquota_spark.reports.review.affected import Compared, affected, compared_sets
 from kquota_spark.reports.review.capacity import oversubscription
 from kquota_spark.reports.review.names import suspicious_names
 from kquota_spark.reports.review.review import Oversubscription, Period, Review
@@ -34,7 +34,7 @@ class Asked(NamedTuple):
     budget_ms: int
 
 
-class _Traffic(NamedTuple):
+class Traffic(NamedTuple):
     """The recorded clients of a period; without a period, there is no traffic."""
 
     cluster_id: str
@@ -59,42 +59,73 @@ def review(settings: Settings, before: QuotaSet, after: QuotaSet, asked: Asked) 
         UserError: a table cannot be read.
     """
     before, after = one_spelling(before), one_spelling(after)
-    edits = text_edits(before, after)
-    if not edits:
+    if not text_edits(before, after):
         return None
-    traffic = _traffic(settings, asked)
+    traffic = traffic_of(settings, asked)
+    compared = compared_sets(settings, before, after)
+    found = found_between(settings, (before, after), compared, traffic, asked.budget_ms)
+    found = replace(
+        found,
+        capacity=_capacity(settings, before, after, traffic.seen),
+        not_judged=[*found.not_judged, *_of_capacity(settings)],
+    )
+    return replace(found, reasons=reasons_of(found))
+
+
+def found_between(
+    settings: Settings,
+    sides: tuple[QuotaSet, QuotaSet],
+    compared: Compared,
+    traffic: Traffic,
+    budget_ms: int,
+) -> Review:
+    """What differs between two sides, without the sums of limits and the reasons.
+
+    Args:
+        settings: where the tables are.
+        sides: the quotas before and after, each address in the spelling that brokers compare.
+        compared: the same over time, for the replay.
+        traffic: the recorded clients.
+        budget_ms: increase of the total delay that is no harm yet.
+
+    Raises:
+        UserError: a table cannot be read.
+    """
+    before, after = sides
     changes = effect_changes(before, after, traffic.seen)
-    of_seen = [one for one in changes if one.is_seen]
+    possible = [one for one in changes if not one.is_seen]
     period = traffic.period
     groups = (
         ()
         if period is None
         else affected(
             settings.changed(cluster_id=traffic.cluster_id),
-            (before, after),
-            of_seen,
+            compared,
+            [one for one in changes if one.is_seen],
             traffic.seen,
             (period.from_ms, period.to_ms),
         )
     )
-    possible = [one for one in changes if not one.is_seen]
-    clients = [(one.user, one.client_id) for one in traffic.seen]
-    found = Review(
-        edits,
+    return Review(
+        text_edits(before, after),
         groups,
         possible,
         period,
-        _capacity(settings, before, after, traffic.seen),
+        (),
         list(mangled_names(before, after)),
-        suspicious_names(before, after, clients),
+        suspicious_names(before, after, [(one.user, one.client_id) for one in traffic.seen]),
         _not_judged(settings, traffic, before, possible),
-        asked.budget_ms,
+        budget_ms,
     )
-    return replace(found, reasons=reasons_of(found))
 
 
-def _traffic(settings: Settings, asked: Asked) -> _Traffic:
-    nothing = _Traffic(settings.cluster_id, (), None, None, "")
+def traffic_of(settings: Settings, asked: Asked) -> Traffic:
+    """The recorded clients of the period.
+
+    Raises:
+        UserError: a table cannot be read.
+    """
+    nothing = Traffic(settings.cluster_id, (), None, None, "")
     with Tables(settings) as tables:
         for name in ("usage", "decisions"):
             if tables.location(name) is None:
@@ -116,7 +147,7 @@ def _traffic(settings: Settings, asked: Asked) -> _Traffic:
     seen = [one.seen for one in found]
     first_ms = max(from_ms, min(one.first_ms for one in found))
     period = Period(first_ms, to_ms, len({(one.user, one.client_id) for one in seen}))
-    return _Traffic(cluster_id, seen, period, stored, "")
+    return Traffic(cluster_id, seen, period, stored, "")
 
 
 def _capacity(
@@ -126,8 +157,14 @@ def _capacity(
     return [] if policy is None else oversubscription(before, after, seen, policy.broker_capacity_per_s)
 
 
+def _of_capacity(settings: Settings) -> list[str]:
+    if raise_policy(Path(settings.enforcement.policy_file)) is None:
+        return ["No policy file states the capacity of a broker, so oversubscription is not known."]
+    return []
+
+
 def _not_judged(
-    settings: Settings, traffic: _Traffic, before: QuotaSet, possible: Sequence[EffectChange]
+    settings: Settings, traffic: Traffic, before: QuotaSet, possible: Sequence[EffectChange]
 ) -> list[str]:
     """What the review does not know."""
     found = []
@@ -135,12 +172,11 @@ def _not_judged(
         found.append(f"{traffic.why[0].upper()}{traffic.why[1:]}.")
     if traffic.stored is not None and text_edits(traffic.stored, before):
         found.append(
-            "The base is not what was in force at the end of the period. The replay judges the traffic under the base."
+            "The quotas before are not those in force at the end of the period. The replay judges the traffic under "
+            "them."
         )
     if any(one.quota_type == CONNECTION for one in possible):
         found.append("The request log does not show connections that a limit per ip refuses.")
     if settings.quotas.callback:
         found.append("The brokers have a quota callback, which may answer otherwise than these rules.")
-    if raise_policy(Path(settings.enforcement.policy_file)) is None:
-        found.append("No policy file states the capacity of a broker, so oversubscription is not known.")
     return found

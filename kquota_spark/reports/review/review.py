@@ -61,22 +61,33 @@ class Replayed:
     """Sum of all throttles; after the change at the recorded times: the open loop."""
     unknown: int = 0
     """Throttled fetches: their verdict under another limit is not known."""
+    only_before: int = 0
+    only_after: int = 0
+    """Requests that are throttled on one side only; throttled fetches are left out."""
     is_at_most: bool = False
     """Whether the delay after is an upper bound: throttled clients would have sent later."""
-    closed: Waiting = field(default_factory=Waiting)
-    """After the change, in the closed loop. It decides."""
+    closed: Waiting | None = field(default_factory=Waiting)
+    """After the change, in the closed loop, which decides. None without it: the open loop decides then."""
 
     @property
     def more_ms(self) -> int:
-        """Increase of the total delay in the closed loop (ms); negative for a decrease."""
-        return self.closed.delay_ms - self.delay_before_ms
+        """Increase of the total delay in the loop that decides (ms); negative for a decrease."""
+        after_ms = self.delay_after_ms if self.closed is None else self.closed.delay_ms
+        return after_ms - self.delay_before_ms
 
     @property
     def more_bound_ms(self) -> tuple[int, int | None]:
         """Bounds of the increase (ms), at least 0; the upper one is None if it is not known."""
+        if self.closed is None:
+            return max(0, self.more_ms), max(0, self.more_ms)
         low_ms, high_ms = self.closed.low_ms, self.closed.high_ms
         most_ms = None if high_ms is None else max(0, high_ms - self.delay_before_ms)
         return max(0, low_ms - self.delay_before_ms), most_ms
+
+    @property
+    def deferred(self) -> int:
+        """Recorded amount that is no longer served in the period; 0 without the closed loop."""
+        return 0 if self.closed is None else self.closed.deferred
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +117,11 @@ class Affected:
     def is_lower(self) -> bool:
         """Whether some client gets a lower limit, or its first one."""
         return any(is_lower(limits) for limits in self.limits)
+
+    @property
+    def is_moved(self) -> bool:
+        """Whether some client gets another limit or bucket, and not only another ring."""
+        return self.is_shared_anew or any(before != after for before, after in self.limits)
 
     @property
     def is_harmless(self) -> bool:
@@ -152,6 +168,17 @@ class Reason(NamedTuple):
     is_harm: bool = False
 
 
+class Side(NamedTuple):
+    """One side of a check: the source of its quotas, how many rules it has, and the sample rings of its brokers."""
+
+    origin: str
+    rules: int
+    rings: tuple[str, ...]
+    """Distinct `RateConfig.name`; empty without recorded traffic."""
+    problems: tuple[str, ...] = ()
+    """Content that brokers do not read as quotas, one line each."""
+
+
 @dataclass(frozen=True, slots=True)
 class Review:
     """Everything that a comment shows."""
@@ -170,3 +197,5 @@ class Review:
     budget_ms: int
     """Increase of the total delay that is no harm yet."""
     reasons: Sequence[Reason] = ()
+    sides: tuple[Side, Side] | None = None
+    """What was compared; None for a review of two files."""

@@ -15,7 +15,7 @@ def reasons_of(review: Review) -> tuple[Reason, ...]:
 
 
 def more_delay_ms(review: Review) -> int:
-    """The increase of the total delay in the closed loop, of the groups with more delay, ms."""
+    """The increase of the total delay in the loop that decides, of the groups with more delay, ms."""
     return sum(max(0, one.replay.more_ms) for one in review.affected if one.replay is not None)
 
 
@@ -50,8 +50,37 @@ def unjudged_clients(review: Review) -> list[EffectChange]:
     ]
 
 
+def delay_reason(review: Review, harmless_ms: int = 0) -> Iterator[Reason]:
+    """The reason about the increase of the total delay; none up to `harmless_ms`."""
+    more_ms = more_delay_ms(review)
+    grows = f"the total delay grows by {_growth(review)}"
+    budget = person_ms(review.budget_ms)
+    if more_ms > review.budget_ms:
+        yield Reason(f"{grows}, and the budget is {budget}", is_harm=True)
+    elif more_ms > harmless_ms:
+        yield Reason(f"{grows}, within the budget of {budget}")
+
+
+def unknown_reason(review: Review) -> Iterator[Reason]:
+    """The reason about throttled fetches under another limit."""
+    unknown = sum(one.replay.unknown for one in review.affected if one.replay is not None)
+    if unknown:
+        yield Reason(
+            f"{unknown:,} throttled fetches came back empty: their size under another limit is not known"
+        )
+
+
+def end_reason(review: Review) -> Iterator[Reason]:
+    """The reason about limits that end."""
+    of_seen = (limits for one in review.affected for limits in one.limits)
+    of_possible = ((one.before.limit, one.after.limit) for one in review.possible)
+    if any(limits[0] is not None and limits[1] is None for limits in (*of_seen, *of_possible)):
+        yield Reason("a limit ends, and clients are then unlimited")
+
+
 def _reasons(review: Review) -> Iterator[Reason]:
-    yield from _reasons_of_delay(review)
+    yield from delay_reason(review)
+    yield from _deferred_reason(review)
     yield from _reasons_of_clients(review)
     for sum_ in review.capacity:
         if sum_.is_worse:
@@ -64,20 +93,22 @@ def _reasons(review: Review) -> Iterator[Reason]:
         yield Reason("new names may not be meant as they are written")
 
 
-def _reasons_of_delay(review: Review) -> Iterator[Reason]:
-    """More total delay, or fewer bytes, as clients that wait have it."""
-    more_ms, budget_ms = more_delay_ms(review), review.budget_ms
-    if more_ms:
-        grows = f"the total delay grows by {person_ms(more_ms)}{_bound(review)} if clients wait for their throttles"
-        if more_ms > budget_ms:
-            yield Reason(f"{grows}, and the budget is {person_ms(budget_ms)}", is_harm=True)
-        else:
-            yield Reason(f"{grows}, within the budget of {person_ms(budget_ms)}")
-    deferred = sum(one.replay.closed.deferred for one in review.affected if one.replay is not None)
+def _deferred_reason(review: Review) -> Iterator[Reason]:
+    """The reason about bytes that come after the end of the traffic if clients wait."""
+    deferred = sum(one.replay.deferred for one in review.affected if one.replay is not None)
     if deferred > 0:
         yield Reason(
             f"{person_bytes(deferred)} of the recorded bytes would come after the end of the traffic"
         )
+
+
+def _growth(review: Review) -> str:
+    """The increase of the total delay, with what it holds for: clients that wait, or the recorded times."""
+    more, judged = person_ms(more_delay_ms(review)), [one.replay for one in review.affected if one.replay]
+    if all(replay.closed is not None for replay in judged):
+        return f"{more}{_bound(review)} if clients wait for their throttles"
+    at_most = "at most " if any(replay.is_at_most for replay in judged) else ""
+    return f"{at_most}{more} in the recorded traffic"
 
 
 def _bound(review: Review) -> str:
@@ -89,26 +120,12 @@ def _bound(review: Review) -> str:
 
 
 def _reasons_of_clients(review: Review) -> Iterator[Reason]:
-    judged = [one for one in review.affected if one.replay is not None]
-    unknown = sum(one.replay.unknown for one in judged if one.replay is not None)
-    if unknown:
-        yield Reason(
-            f"{unknown:,} throttled fetches came back empty: their size under another limit is not known"
-        )
+    yield from unknown_reason(review)
     without = [one for one in review.affected if one.replay is None and not one.is_harmless]
     if without:
         clients = sum(len(one.clients) for one in without)
         yield Reason(f"{_counted(clients)} with a lower or shared limit could not be replayed")
-    ends = [
-        limits
-        for limits in (
-            *(limits for one in review.affected for limits in one.limits),
-            *((one.before.limit, one.after.limit) for one in review.possible),
-        )
-        if limits[0] is not None and limits[1] is None
-    ]
-    if ends:
-        yield Reason("a limit ends, and clients are then unlimited")
+    yield from end_reason(review)
     unjudged = len(unjudged_clients(review))
     if unjudged:
         limits = "1 lower limit has" if unjudged == 1 else f"{unjudged:,} lower limits have"
