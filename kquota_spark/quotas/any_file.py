@@ -98,7 +98,7 @@ def quotas_in(form: Format, text: str, where: str) -> QuotaSet:
         return form.read(text) if form.read_at is None else form.read_at(text, now_ms())
     except ValueError as error:
         problems = str(error).split("\n")
-        told = [f"{where}: {problem[:_MOST_PROBLEM_CHARACTERS]}" for problem in problems[:_MOST_PROBLEMS]]
+        lines = [f"{where}: {problem[:_MOST_PROBLEM_CHARACTERS]}" for problem in problems[:_MOST_PROBLEMS]]
         if len(problems) > _MOST_PROBLEMS:
-            told.append(f"{where}: ... and {len(problems) - _MOST_PROBLEMS:,} more problems")
-        raise UserError("\n".join(told)) from error
+            lines.append(f"{where}: ... and {len(problems) - _MOST_PROBLEMS:,} more problems")
+        raise UserError("\n".join(lines)) from error
