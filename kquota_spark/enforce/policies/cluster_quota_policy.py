@@ -22,6 +22,7 @@ from kquota_spark.enforce.policies.context import (
     value_text,
 )
 from kquota_spark.enforce.policies.policy import ClusterQuota
+from kquota_spark.model.measure.max_min_fair import value_under
 from kquota_spark.model.quotas.entities import Entity
 
 
@@ -36,21 +37,6 @@ def cluster_quotas(policy: ClusterQuota, context: PolicyContext) -> Iterator[Pro
             proposal = _next(policy, context, cases[entity], budget) if entity in cases else None
         if proposal is not None:
             yield proposal
-
-
-def value_under(demands: Iterable[float], budget: float) -> float:
-    """The largest value with sum(min(demand, value)) at most the budget.
-
-    If the demands do not use up the budget, the broker with the largest demand may use the rest.
-    """
-    left = budget
-    ordered = sorted(demands)
-    for index, demand in enumerate(ordered):
-        even = left / (len(ordered) - index)
-        if demand > even:
-            return even
-        left -= demand
-    return left + (ordered[-1] if ordered else 0.0)
 
 
 def served(demands: Iterable[float], value: float) -> float:

@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from kquota_spark.model.attribution.counterfactuals import Case, Client, Replay, Request, uncharged
 from kquota_spark.model.attribution.shapley import MOST_EXACT, shares
+from kquota_spark.model.measure.max_min_fair import value_under
 from kquota_spark.model.measure.muted_seconds import muted_until, seconds_of
 
 OTHERS: Client = ("", "")
@@ -118,13 +119,8 @@ def jain_index(values: Sequence[float]) -> float:
 
 def max_min_fair(total: float, demands: Sequence[float]) -> list[float]:
     """The max-min fair parts of a total: nobody gets more than its demand, and small demands are met first."""
-    found = [0.0] * len(demands)
-    left = total
-    ordered = sorted(range(len(demands)), key=lambda place: demands[place])
-    for index, place in enumerate(ordered):
-        found[place] = min(demands[place], left / (len(ordered) - index))
-        left -= found[place]
-    return found
+    value = value_under(demands, total)
+    return [min(demand, value) for demand in demands]
 
 
 class Fairness(NamedTuple):

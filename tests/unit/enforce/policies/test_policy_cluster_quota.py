@@ -8,9 +8,10 @@ import pytest
 
 from kquota_spark.enforce.changes import Quota
 from kquota_spark.enforce.guard_settings import Bounds, Exempt, GuardSettings
-from kquota_spark.enforce.policies.cluster_quota_policy import served, value_under
+from kquota_spark.enforce.policies.cluster_quota_policy import served
 from kquota_spark.enforce.policies.observations import BucketUse, Observations
 from kquota_spark.enforce.policies.policy import ClusterQuota
+from kquota_spark.model.measure.max_min_fair import value_under
 from tests.support.chance import Chance
 from tests.support.enforcement.observed_uses import ALICE, WRITE, broker, only, place, seen, use, wanted
 
