@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 _STEPS = 120
 """Points of a burn-down after the first one."""
 _MOST_LINES = 8
+_LEAST_DRAWN_PERCENT = -100.0
+"""The end of the picture, as in report.js."""
 _MOST_TENANT_S = 10.0
 """Time limit of the budget on a tenant's page, s."""
 _TOO_SLOW = "It is left out: reading the whole period takes too long for this page. kquota budget shows it."
@@ -212,11 +214,13 @@ def _block(report: AuditReport) -> Block:
     }
     whose = "your clients" if report.head.tenant is not None else words.counted(len(shown), "owner")
     label = f"Error budget left over its period, percent, of {whose}"
+    is_cut = any(one.left_percent < _LEAST_DRAWN_PERCENT for one in shown)
+    end = " The picture ends at twice the budget." if is_cut else ""
     rows = (_cells(name, one) for name, one in zip(names, report.budgets, strict=True))
     return Block(
         "Burn-down",
         "The budget is the part of the active seconds that may be throttled, by the objective. A burn rate of 1 spends "
-        "it in its period. The dashed line is even spending.",
+        f"it in its period. The dashed line is even spending.{end}",
         Chart("chart-budgets", "burndown", label, data),
         table_of("Error budgets", _COLUMNS, rows, len(report.budgets), "owners"),
         is_table_open=True,

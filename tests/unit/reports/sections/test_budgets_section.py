@@ -86,6 +86,12 @@ def test_the_chart_is_the_burn_down_of_the_first_eight_owners() -> None:
     assert len(block.table.rows) == 10
 
 
+@pytest.mark.parametrize(("left_percent", "is_cut"), [(-100.0, False), (-100.1, True)])
+def test_the_note_says_where_the_picture_ends(left_percent: float, is_cut: bool) -> None:
+    [block] = section(of(owner_budget("pay", left_percent), owner_budget("shop", 75.0))).blocks
+    assert block.note.endswith("The picture ends at twice the budget.") is is_cut
+
+
 def test_the_file_for_programs_has_every_number() -> None:
     header, first, *_ = csv_files(of(owner_budget("pay", -40.0)))["budgets.csv"].splitlines()
     assert header == (
