@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 MOST_SHOWN = 3
 """Maximum buckets with a waterfall on the page."""
 _REST = "without these causes"
+_MOST_APART_PERCENT = 1.0
+"""A replay that is more apart from the brokers' delay is named on the page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +166,9 @@ def why_section(report: AuditReport) -> Section:
 def _blocks(report: AuditReport, one: BucketWhy, number: int) -> Iterator[Block]:
     name = f"{words.bucket_of(one.bucket, report.head)}, {words.type_word(one.bucket.quota_type)}"
     note = words.sentence(f"{one.sentence}. Usual cure: {one.cure}")
+    if 100 * abs(one.by_replay_ms - one.delay_ms) > _MOST_APART_PERCENT * one.delay_ms:
+        by_replay, by_brokers = person_ms(one.by_replay_ms), person_ms(one.delay_ms)
+        note += f" Causes are parts of the replay, {by_replay}; brokers had {by_brokers}."
     if not one.causes:
         yield Block(name, note)
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,14 @@ def test_the_steps_of_the_waterfall_add_up_to_its_total(shared: Path) -> None:
     assert chart.data["labels"] == ["without these causes", "shared bucket", "total delay"]
     assert round(sum(steps), 3) == total == report.why[0].by_replay_ms / 1_000
     assert section.lead.startswith("client app: 100 % of the delay: 4 clients share the bucket")
+
+
+def test_a_replay_that_is_not_the_delay_of_the_brokers_is_named(shared: Path) -> None:
+    report = _report(shared)
+    near = replace(report.why[0], delay_ms=133_000, by_replay_ms=134_330)  # 1 % more
+    apart = replace(near, by_replay_ms=134_331)
+    notes = [_section(replace(report, why=(one,))).blocks[0].note for one in (near, apart)]
+    assert notes[1] == f"{notes[0]} Causes are parts of the replay, 134 s; brokers had 133 s."
 
 
 def test_each_client_of_a_shared_bucket_has_a_row_and_a_line_of_the_archive(shared: Path) -> None:
