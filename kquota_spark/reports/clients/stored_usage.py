@@ -80,14 +80,15 @@ def stored_usage(
     if broker_id is not None:
         chosen &= ds.field("broker_id") == broker_id
     if parts:
-        chosen &= reduce(or_, map(_of_part, parts))
+        chosen &= _of_names(parts)
+    is_asked = reduce(or_, map(_of_part, parts)) if parts else None
     with delta_errors(f"table usage under {settings.tables} cannot be read"):
         delta = delta_table(settings, "usage")
         batches = delta.to_pyarrow_dataset(filesystem=arrow_files(delta)).to_batches(
             columns=list(_COLUMNS), filter=chosen
         )
         for batch in batches:
-            yield from _traffic(batch)
+            yield from _traffic(batch if is_asked is None else _filtered(batch, is_asked))
 
 
 class Group(NamedTuple):
@@ -190,6 +191,26 @@ def _seconds_ms(batch: Any) -> list[int]:
 
     found: list[int] = batch.column("second").cast(pa.timestamp("ms", tz="UTC")).cast(pa.int64()).to_pylist()
     return found
+
+
+def _of_names(parts: Sequence[UsagePart]) -> Any:
+    """Rows with a name of some part: for twenty parts a tenth of the cost of the exact condition."""
+    import pyarrow as pa
+    import pyarrow.dataset as ds
+
+    users = pa.array(sorted({part.user for part in parts if part.user}), pa.string())
+    of_clients = {part.client_id for part in parts if part.client_id and not part.user}
+    client_ids = pa.array(sorted(of_clients), pa.string())
+    if any(not part.user and not part.client_id for part in parts):
+        return ds.scalar(True)
+    return ds.field("user").isin(users) | ds.field("client_id").isin(client_ids)
+
+
+def _filtered(batch: Any, is_asked: Any) -> Any:
+    import pyarrow as pa
+
+    rows = pa.Table.from_batches([batch]).filter(is_asked).combine_chunks().to_batches()
+    return rows[0] if rows else batch.slice(0, 0)
 
 
 def _of_part(part: UsagePart) -> Any:
