@@ -13,6 +13,7 @@ from kquota_spark.enforce.policies.context import (
     Case,
     PolicyContext,
     demand_per_s,
+    episodes_text,
     evidence_of,
     minute_text,
     throttled_percent,
@@ -84,7 +85,7 @@ def _proposal(policy: Raise, context: PolicyContext, case: Case, worst: BucketUs
     demand = demand_per_s(worst, case.limit_per_s)
     reason = (
         f"throttled {throttled_percent(worst):.0f} % of {worst.seconds:,} seconds on broker "
-        f"{worst.place.broker_id} since {minute_text(case.period.from_ms)}, {worst.episodes:,} episode(s), and the "
+        f"{worst.place.broker_id} since {minute_text(case.period.from_ms)}, {episodes_text(worst.episodes)}, and the "
         f"brokers have headroom: from {value_text(case.quota.key, case.limit_per_s)} to "
         f"{value_text(case.quota.key, after)}, wanted were about {value_text(case.quota.key, demand)}"
     )

@@ -253,7 +253,7 @@ def test_an_offender_in_the_tables_gets_a_penalty_whatever_it_calls_itself(
     )  # fmt: skip
     # 60 seconds of 2,000,000 bytes under a limit of 1,000,000
     assert penalty.reason.startswith(
-        "took 200 % of its limit on broker 1 since 2026-11-21 05:40 UTC: 6 episode(s)"
+        "took 200 % of its limit on broker 1 since 2026-11-21 05:40 UTC: 6 episodes"
     )
     assert penalty.evidence.certain_seconds == penalty.evidence.seconds == 60
     assert "about 60 of 60 seconds" in penalty.would_have

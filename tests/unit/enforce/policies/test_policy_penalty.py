@@ -46,7 +46,7 @@ def test_an_offender_gets_half_of_its_limit_for_a_day() -> None:
     assert found.policy == "repeat-offenders"
     # 1,160 of 3,412 seconds are 34.0 %
     assert found.reason == (
-        "took 150 % of its limit on broker 1 since 2026-11-21 04:40 UTC: 12 episode(s), throttled 34 % of 3,412 "
+        "took 150 % of its limit on broker 1 since 2026-11-21 04:40 UTC: 12 episodes, throttled 34 % of 3,412 "
         "seconds, as long as 20 waiting connections; to 500,000 B/s until 2026-11-22 05:40 UTC"
     )
     # 1,204 of 2,000 + 1,204 seconds had more than 500,000 B/s

@@ -25,7 +25,7 @@ def test_a_client_that_is_throttled_much_gets_a_step_more() -> None:
     assert (found.before, found.after) == (1_000_000.0, 1_250_000.0)
     assert found.expires_at_ms is None
     assert found.reason == (
-        "throttled 40 % of 1,000 seconds on broker 1 since 2026-11-20 05:40 UTC, 3 episode(s), and the brokers have "
+        "throttled 40 % of 1,000 seconds on broker 1 since 2026-11-20 05:40 UTC, 3 episodes, and the brokers have "
         "headroom: from 1,000,000 B/s to 1,250,000 B/s, wanted were about 1,470,000 B/s"
     )
     assert found.would_have.startswith("in the last day it would have throttled about 150 of 1,000 seconds")

@@ -166,7 +166,7 @@ def test_gaps_count_where_they_touch_the_period_and_a_brokers_start_is_none(tmp_
     assert page.confidence.gaps == 2
     assert _reasons(page) == (
         Trust.WITH_CARE,
-        ("of the log of 2 broker(s) 2 period(s) are missing: what was used in them is not counted",),
+        ("2 periods of the log of 2 brokers are missing: what was used then is not counted",),
     )
 
 
