@@ -281,7 +281,8 @@ class ShardJudge:
         shadows = [part.shadowed for part in parts if part.shadowed is not None]
         self.shadow = (self.shadow or ShadowShard(self._configs.of)) if shadows else None
         has_moved = any(part.moved is not None for part in parts)
-        if self.shadow is None or not self.shadow.begin(shadows, has_moved=has_moved):
+        windows = {terms.rate_config for part in parts for terms in part.terms} | {None}
+        if self.shadow is None or not self.shadow.begin(shadows, windows, has_moved=has_moved):
             return None
         return self.shadow
 

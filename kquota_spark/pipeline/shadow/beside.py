@@ -6,8 +6,8 @@ that no shadow quota names.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from itertools import repeat
+from collections.abc import Callable
+from itertools import count, repeat
 from typing import Any, Protocol
 
 import numpy as np
@@ -66,8 +66,10 @@ class Beside:
         self._shadow, self._pieces = shadow, pieces
         self._limits: dict[ShadowLimit, int] = {}
         self._limit_of: list[int] = []
-        self._moved: list[tuple[int, Bucket]] = []
-        """Pieces that count elsewhere, each with its bucket there."""
+        self._moved: list[int] = []
+        """Pieces that count elsewhere."""
+        self._tags: list[Bucket] = []
+        """The bucket of each there."""
         self._governor = shadow.governor if isinstance(shadow.governor, RuleGovernor) else None
 
     @property
@@ -98,7 +100,8 @@ class Beside:
         if ends_ms is not None:
             until_ms = ends_ms if until_ms is None else min(until_ms, ends_ms)
         if found.bucket != governed.bucket:
-            self._moved.append((len(self._limit_of), tags_of(found.bucket)))
+            self._moved.append(len(self._limit_of))
+            self._tags.append(tags_of(found.bucket))
         self._limit_of.append(self._place_of(found, pieces.terms[pieces.terms_of[-1]]))
         return until_ms
 
@@ -111,7 +114,7 @@ class Beside:
         limit_of = np.array(self._limit_of, np.int64)
         if self._governor is not None:
             limit_of = self._answered(self._governor)
-        moved = np.array([place for place, _ in self._moved], np.int64)
+        moved = np.array(self._moved, np.int64)
         found = self._moved_pieces(limit_of, moved, points) if len(moved) else None
         limit_of[moved] = _MOVED
         self._give(limit_of)
@@ -132,7 +135,8 @@ class Beside:
             limit_of[place] = self._place_of(found, pieces.terms[pieces.terms_of[place]])
             tags = found.bucket.user, found.bucket.client_id
             if tags != (pieces.user_tags[place], pieces.client_tags[place]):
-                self._moved.append((place, (*tags, None)))
+                self._moved.append(place)
+                self._tags.append((*tags, None))
         self._answer_strangers(
             governor, is_asked & ~is_named, terms_of * len(pieces.managers) + manager_of, limit_of
         )
@@ -161,8 +165,8 @@ class Beside:
         clients = [
             pieces.client_ids[place] if has else "" for place, has in zip(elsewhere, has_client, strict=True)
         ]
-        tags: Iterator[Bucket] = zip(users, clients, repeat(None))
-        self._moved += zip(elsewhere, tags, strict=True)
+        self._moved += elsewhere
+        self._tags += zip(users, clients, repeat(None))
 
     def _governed(self, governor: RuleGovernor, place: int) -> Governed:
         """What governs the client of a piece by the shadow quotas; the type of the principal makes no difference."""
@@ -201,27 +205,27 @@ class Beside:
 
     def _moved_pieces(self, limit_of: Numbers, moved: Numbers, points: Any) -> MovedPieces:
         pieces = self._pieces
-        buckets: dict[tuple[int, str, str, str | None], int] = {}
-        terms: dict[tuple[int, int], int] = {}
-        managers = [pieces.manager_of[place] for place in moved.tolist()]
-        named = ((manager, *tags) for manager, (_, tags) in zip(managers, self._moved, strict=True))
-        of_bucket = [buckets.setdefault(each, len(buckets)) for each in named]
-        shared = zip(
-            (pieces.terms_of[place] for place in moved.tolist()), limit_of[moved].tolist(), strict=True
+        buckets: dict[tuple[int, Bucket], int] = {}
+        managers = map(pieces.manager_of.__getitem__, self._moved)
+        named = zip(managers, self._tags, strict=True)
+        firsts = np.fromiter(map(buckets.setdefault, named, count()), np.int64, len(moved))
+        _, of_bucket = np.unique(firsts, return_inverse=True)
+        width = len(self._limits)
+        terms, of_terms = np.unique(
+            np.array(pieces.terms_of, np.int64)[moved] * width + limit_of[moved], return_inverse=True
         )
-        of_terms = [terms.setdefault(each, len(terms)) for each in shared]
-        counts = np.array(pieces.counts, np.int64)
+        points_of = np.array(pieces.counts, np.int64)
         seconds_ms = np.array(pieces.seconds_ms, np.int64)
         limits = [*self._limits]
         return MovedPieces(
             pieces.managers,
-            [*buckets],
+            [(manager, *tags) for manager, tags in buckets],
             [
-                MovedTerms(limits[limit], pieces.terms[each].rate_config, bool(pieces.terms[each].gaps))
-                for each, limit in terms
+                MovedTerms(limits[key % width], *_windows_and_gap(pieces.terms[key // width]))
+                for key in terms.tolist()
             ],
-            np.column_stack((of_bucket, of_terms, seconds_ms[moved], counts[moved])),
-            (np.cumsum(counts) - counts)[moved],
+            np.column_stack((of_bucket, of_terms, seconds_ms[moved], points_of[moved])),
+            (np.cumsum(points_of) - points_of)[moved],
             points,
         )
 
@@ -233,6 +237,11 @@ def _limit_of_terms(terms: EnforcedTerms) -> ShadowLimit:
         terms.limit_per_s, terms.level, terms.rule, terms.has_request_quota, is_enforced=True,
         inferred_limit=inferred_limit,
     )  # fmt: skip
+
+
+def _windows_and_gap(terms: Any) -> tuple[str | None, bool]:
+    """The name of the windows, and whether a gap of the log makes rings incomplete."""
+    return terms.rate_config, bool(terms.gaps)
 
 
 def _are_in(names: frozenset[Any], values: list[str]) -> Any:

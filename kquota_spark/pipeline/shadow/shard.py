@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import compress
+from math import inf
 from typing import Any, NamedTuple
 
 import msgspec
@@ -77,7 +78,6 @@ class ShadowShard:
         enforced: Mapping[str, Mapping[Bucket, Any]] = _NOTHING,
     ) -> None:
         self._config_of = config_of
-        self._shares: dict[tuple[QuotaType, str | None], float] = {}
         self._name, self._from_ms = "", 0
         self._version: str
         self._version, tokens, parted, rings = state or ("", (), (), ())
@@ -89,6 +89,8 @@ class ShadowShard:
             self._parted[manager] = set(buckets) if marks is True else set(compress(buckets, marks))
         self._rings = {each[0]: KeptRings.of_state(each) for each in rings}
         """By the name of the windows, the rings of buckets that are not shared."""
+        self._below: dict[int, float] = {}
+        """By the identity of a limit, the rate below which a quiet second has no other verdict."""
         self._waiting: dict[str, SampledBuckets] = {}
         self._mutations: dict[Key, tuple[Place, list[Piece]]] = {}
         self._in_force: dict[Key, tuple[Place, Seconds]] = {}
@@ -115,8 +117,13 @@ class ShadowShard:
         """Rows of `shadow_decisions`; None for none."""
         return rows_of(self._rows, self._name, self._version) if self._rows else None
 
-    def begin(self, shadows: Sequence[Shadowed], *, has_moved: bool) -> bool:
+    def begin(self, shadows: Sequence[Shadowed], windows: Iterable[str | None], *, has_moved: bool) -> bool:
         """Continue with a version, the same in all of these; another one forgets the rings of the version before.
+
+        Args:
+            shadows: the limits of each part of the requests.
+            windows: names of the windows that they have.
+            has_moved: whether requests count in another bucket.
 
         Returns:
             Whether the shadow quotas can make a difference to any bucket.
@@ -127,6 +134,14 @@ class ShadowShard:
             self._parted.clear()
             self._rings.clear()
         self._name, self._version, self._from_ms = first.name, first.version, first.from_ms
+        share = min(map(self._share, windows))
+        self._below = {
+            id(limit): inf
+            if limit.is_enforced or limit.limit_per_s is None
+            else limit.limit_per_s * share / SURELY_BELOW
+            for each in shadows
+            for limit in each.limits
+        }
         has_own = bool(self._tokens or self._rings or any(self._parted.values()))
         return has_own or has_moved or any(each.has_difference for each in shadows)
 
@@ -203,21 +218,21 @@ class ShadowShard:
             before: the states of the buckets before these seconds.
         """
         manager, place, rows, judged = buckets
-        parted = self._parted[manager]
         own = {bucket for each in self._rings.values() for key, bucket in each.places if key == manager}
-        is_mutation = place[2] is _MUTATION
-        for (_, bucket, seconds, _), of_bucket in zip(judged, rows.values(), strict=True):
-            row = of_bucket[0]
-            if len(of_bucket) == 1 and not is_mutation and bucket not in parted and bucket not in own:
-                limit, second = row[3], seconds[0][0]
-                if limit is not None:
-                    if limit[4]:  # is_enforced
-                        continue
-                    if type(second) is QuietSecond and (
-                        limit[0] is None
-                        or second[2] * SURELY_BELOW < limit[0] * self._share(place[2], row[1])
-                    ):
-                        continue
+        unlike, below = self._parted[manager] | own if own else self._parted[manager], self._below
+        pairs = zip(judged, rows.values(), strict=True)
+        if place[2] is not _MUTATION:
+            # Nearly all buckets are left out here, so this is written for speed.
+            pairs = [
+                (one, of_bucket)
+                for one, of_bucket in pairs
+                if len(of_bucket) > 1
+                or (limit := of_bucket[0][3]) is None
+                or type(second := one[2][0][0]) is not QuietSecond
+                or second[2] >= below[id(limit)]
+                or (unlike and one[1] in unlike)
+            ]
+        for (_, bucket, seconds, _), of_bucket in pairs:
             self._take((manager, bucket), place, of_bucket, seconds, before, has_ring=bucket in own)
 
     def part_all(self, buckets: EnforcedBuckets, before: States) -> None:
@@ -255,7 +270,7 @@ class ShadowShard:
                 self._mutations.setdefault(key, (place, []))[1].extend(pieces)
             return
         if not is_parted and is_alike:
-            if not self._are_surely_alike(place[2], pieces, seconds):
+            if not self._are_surely_alike(pieces, seconds):
                 self._share_ring(key, place, pieces, seconds, before)
             return
         if not is_parted:
@@ -303,13 +318,18 @@ class ShadowShard:
     def _waiting_of(self, config: RateConfig) -> SampledBuckets:
         found = self._waiting.get(config.name)
         if found is None:
-            rings = self._rings.setdefault(config.name, KeptRings(config))
-            found = self._waiting[config.name] = SampledBuckets(config, rings)
+            found = self._waiting[config.name] = SampledBuckets(config, self._rings_of(config))
+        return found
+
+    def _rings_of(self, config: RateConfig) -> KeptRings:
+        found = self._rings.get(config.name)
+        if found is None:
+            found = self._rings[config.name] = KeptRings(config)
         return found
 
     def _kept_at(self, config: RateConfig, key: Key, before: States) -> int:
         """The position of a bucket's own ring, which begins as a copy of the enforced one if that was shared."""
-        rings = self._rings.setdefault(config.name, KeptRings(config))
+        rings = self._rings_of(config)
         found = rings.places.get(key)
         if found is not None:
             return found
@@ -326,10 +346,10 @@ class ShadowShard:
         """Begin a ring as a copy of the enforced one."""
         forget_at_ms = before[bucket][0]
         folded_ms, name, ring = _stored_ring(before[bucket])
-        rings = self._rings.setdefault(name, KeptRings(RateConfig.parse(name)))
+        rings = self._rings_of(RateConfig.parse(name))
         rings.put(rings.add((manager, bucket)), folded_ms, forget_at_ms, ring)
 
-    def _are_surely_alike(self, quota_type: QuotaType, pieces: Sequence[Piece], seconds: Seconds) -> bool:
+    def _are_surely_alike(self, pieces: Sequence[Piece], seconds: Seconds) -> bool:
         """Whether the enforced ring shows the same verdicts: the same limits, or rates that come near neither."""
         limits = [terms.limit for *_, terms in pieces]
         if all(limit.is_enforced for limit in limits):
@@ -339,21 +359,15 @@ class ShadowShard:
         # The rate of a second is that of its largest share of the limit: the highest only under one enforced limit.
         if len({limit.inferred_limit for limit in limits}) > 1:
             return False
-        lowest = min(
-            (each.limit_per_s for each in limits if each.limit_per_s is not None), default=float("inf")
-        )
-        allowed = lowest * self._share(quota_type, pieces[0][2].rate_config)
+        lowest = min((each.limit_per_s for each in limits if each.limit_per_s is not None), default=inf)
+        allowed = lowest * self._share(pieces[0][2].rate_config)
         return all(second.rate_per_s * SURELY_BELOW < allowed for second, _ in seconds)
 
-    def _share(self, quota_type: QuotaType, rate_config: str | None) -> float:
+    def _share(self, rate_config: str | None) -> float:
         """The part of a limit below which a rate is not near it, for any window; 0 for windows of 2 ms or less."""
-        share = self._shares.get((quota_type, rate_config))
-        if share is None:
-            config = self._config_of(quota_type, rate_config)
-            padded_ms = (config.num_samples - 1) * config.window_ms
-            share = 1 - MARGIN_MS / padded_ms if padded_ms > MARGIN_MS else 0.0
-            self._shares[quota_type, rate_config] = share
-        return share
+        config = self._config_of(QuotaType.PRODUCE, rate_config)
+        padded_ms = (config.num_samples - 1) * config.window_ms
+        return 1 - MARGIN_MS / padded_ms if padded_ms > MARGIN_MS else 0.0
 
     def finish(self) -> None:
         """Judge what was taken since the last call."""
