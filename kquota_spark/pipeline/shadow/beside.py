@@ -15,7 +15,7 @@ import numpy as np
 from kquota_spark.model.govern.govern import Governed, RuleGovernor
 from kquota_spark.model.loops.shadow_bucket import ShadowLimit
 from kquota_spark.model.quotas.principals import Principal
-from kquota_spark.pipeline.shadow.moved import Bucket, MovedPieces, MovedTerms, Numbers
+from kquota_spark.pipeline.shadow.moved import Bucket, MovedPieces, MovedTerms, Numbers, numbered
 from kquota_spark.pipeline.shadow.rules import Shadow, Shadowed, shadow_limit
 
 _MOVED = -1
@@ -198,7 +198,7 @@ class Beside:
         pieces = self._pieces
         width = len(self._limits) + 1
         keys = np.array(pieces.terms_of, np.int64) * width + limit_of + 1
-        found, places = np.unique(keys, return_inverse=True)
+        found, places = numbered(keys)
         pieces.terms_of = places.tolist()
         pieces.terms = [pieces.terms[key // width] for key in found.tolist()]
         pieces.shadowed = Shadowed(*self._shadow.pin, [*self._limits], (found % width - 1).tolist())
@@ -209,11 +209,9 @@ class Beside:
         managers = map(pieces.manager_of.__getitem__, self._moved)
         named = zip(managers, self._tags, strict=True)
         firsts = np.fromiter(map(buckets.setdefault, named, count()), np.int64, len(moved))
-        _, of_bucket = np.unique(firsts, return_inverse=True)
+        _, of_bucket = numbered(firsts)
         width = len(self._limits)
-        terms, of_terms = np.unique(
-            np.array(pieces.terms_of, np.int64)[moved] * width + limit_of[moved], return_inverse=True
-        )
+        terms, of_terms = numbered(np.array(pieces.terms_of, np.int64)[moved] * width + limit_of[moved])
         points_of = np.array(pieces.counts, np.int64)
         seconds_ms = np.array(pieces.seconds_ms, np.int64)
         limits = [*self._limits]

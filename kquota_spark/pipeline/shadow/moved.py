@@ -21,6 +21,8 @@ Bucket = tuple[str, str, str | None]
 Numbers = npt.NDArray[np.int64]
 POINT_FIELDS = len(Point._fields)
 _PIECE_FIELDS = 4
+_SORTED_ABOVE = 8
+"""Times the number of values that a table of all numbers up to the largest may have."""
 
 
 class MovedTerms(NamedTuple):
@@ -115,8 +117,8 @@ class MovedPieces(NamedTuple):
             yield int(in_order[begin]), self._part(pieces[begin:end], points[first:last])
 
     def _part(self, pieces: Numbers, points: Any) -> Moved:
-        buckets, of_bucket = np.unique(pieces[:, 0], return_inverse=True)
-        terms, of_terms = np.unique(pieces[:, 1], return_inverse=True)
+        buckets, of_bucket = numbered(pieces[:, 0])
+        terms, of_terms = numbered(pieces[:, 1])
         renumbered = np.column_stack((of_bucket, of_terms, pieces[:, 2], pieces[:, 3])).astype(np.int64)
         managers, users, client_ids, tags = zip(
             *(self.buckets[place] for place in buckets.tolist()), strict=True
@@ -125,3 +127,18 @@ class MovedPieces(NamedTuple):
             [*self.managers], [*managers], [*users], [*client_ids], [*tags],
             [self.terms[place] for place in terms.tolist()], renumbered.tobytes(), points.tobytes(),
         )  # fmt: skip
+
+
+def numbered(values: Numbers) -> tuple[Numbers, Numbers]:
+    """The different values, ascending, and the position of each value among them.
+
+    The same as `numpy.unique`, without a sort if the values are small whole numbers.
+    """
+    most = int(values.max(initial=0))
+    if most > _SORTED_ABOVE * len(values):
+        found, places = np.unique(values, return_inverse=True)
+        return found, places
+    found = np.flatnonzero(np.bincount(values))
+    place_of = np.zeros(most + 1, np.int64)
+    place_of[found] = np.arange(len(found))
+    return found, place_of[values]

@@ -70,9 +70,9 @@ class RingColumns:
         self.copy_to(places, found, slice(None))
         return found
 
-    def grown(self) -> RingColumns:
-        """The same rings, and room for as many more."""
-        found = RingColumns(self.config, max(2 * len(self), 16))
+    def grown(self, count: int) -> RingColumns:
+        """The same rings, and room for so many and more."""
+        found = RingColumns(self.config, max(2 * len(self), count))
         self.copy_to(slice(None), found, slice(0, len(self)))
         return found
 
@@ -186,14 +186,19 @@ class KeptRings:
 
     def add(self, key: Key) -> int:
         """Add a bucket, which must not be there, with an empty ring; returns its position."""
-        found = self.places[key] = len(self.places)
-        if found >= len(self.rings):
-            self.rings = self.rings.grown()
+        self.add_all([key])
+        return self.places[key]
+
+    def add_all(self, keys: Sequence[Key]) -> None:
+        """Do `add` for several buckets."""
+        first = len(self.places)
+        self.places.update(zip(keys, range(first, first + len(keys)), strict=True))
+        if len(self.places) > len(self.rings):
+            self.rings = self.rings.grown(len(self.places))
             self.folded_ms, self.forget_at_ms = (
                 np.concatenate((column, np.zeros(len(self.rings) - len(column), np.int64)))
                 for column in (self.folded_ms, self.forget_at_ms)
             )
-        return found
 
     def put(self, place: int, folded_ms: int, forget_at_ms: int, ring: RingState | None) -> None:
         """Make the ring at a position continue from the state of a `SampleRing`."""

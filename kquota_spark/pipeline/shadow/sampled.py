@@ -60,6 +60,13 @@ class SampledBuckets:
         self._kept_at.append(kept_at)
         return found
 
+    def add_all(self, buckets: Sequence[tuple[Key, Place]], kept_at: Sequence[int]) -> None:
+        """Do `add` for several buckets."""
+        first = len(self._places)
+        self._at.update(zip((key for key, _ in buckets), range(first, first + len(buckets)), strict=True))
+        self._places += [place for _, place in buckets]
+        self._kept_at += kept_at
+
     def add_given(self, key: Key, place: Place, folded_ms: int, ring: RingState | None) -> int:
         """Add a bucket with a ring that is not kept, and the time up to which it has everything (epoch ms)."""
         self._given.append((folded_ms, ring))

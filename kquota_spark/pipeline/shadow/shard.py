@@ -26,7 +26,7 @@ from kquota_spark.model.measure.sampled_rate import RateConfig, RingState
 from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.model.replay.decision import Decision, GovernedSecond, QuietSecond
 from kquota_spark.model.replay.windows_from_throttles import MARGIN_MS
-from kquota_spark.pipeline.shadow.moved import Bucket, Moved, MovedTerms, Place
+from kquota_spark.pipeline.shadow.moved import Bucket, Moved, MovedTerms, Place, numbered
 from kquota_spark.pipeline.shadow.rings import KeptRings, Key
 from kquota_spark.pipeline.shadow.rows import Enforced, ShadowRow, has_row, rows_of
 from kquota_spark.pipeline.shadow.rules import Shadowed
@@ -199,15 +199,14 @@ class ShadowShard:
         waiting = self._waiting_of(config)
         columns = moved.piece_columns
         of_bucket, of_terms, seconds_ms, counts = (column[is_meant] for column in columns)
-        places = np.full(len(keys), -1)
-        for bucket in np.unique(of_bucket).tolist():
-            (key, place) = keys[bucket]
-            found = waiting.place_of(key)
-            if found is None:
-                found = waiting.add(key, place, self._kept_at(config, key, before.get(key[0], _NOTHING)))
-            places[bucket] = found
+        used, of_used = numbered(of_bucket)
+        meant = [keys[bucket] for bucket in used.tolist()]
+        at = [waiting.place_of(key) for key, _ in meant]
+        new = [each for each, place in zip(meant, at, strict=True) if place is None]
+        waiting.add_all(new, self._all_kept_at(config, [key for key, _ in new], before))
+        places = np.array([waiting.place_of(key) for key, _ in meant], np.int64)
         points = moved.matrix if is_meant.all() else moved.matrix[np.repeat(is_meant, columns[3])]
-        of_point = (np.repeat(column, counts) for column in (places[of_bucket], of_terms, seconds_ms))
+        of_point = (np.repeat(column, counts) for column in (places[of_used], of_terms, seconds_ms))
         waiting.add_requests(*of_point, points, moved.terms)
 
     def judge(self, buckets: EnforcedBuckets, before: States) -> None:
@@ -326,6 +325,18 @@ class ShadowShard:
         if found is None:
             found = self._rings[config.name] = KeptRings(config)
         return found
+
+    def _all_kept_at(
+        self, config: RateConfig, keys: Sequence[Key], before: Mapping[str, States]
+    ) -> list[int]:
+        """Do `_kept_at` for buckets of all managers."""
+        rings = self._rings_of(config)
+        missing = [key for key in keys if key not in rings.places]
+        for key in missing:
+            if key[1] in before.get(key[0], _NOTHING):
+                self._kept_at(config, key, before[key[0]])
+        rings.add_all([key for key in missing if key not in rings.places])
+        return [rings.places[key] for key in keys]
 
     def _kept_at(self, config: RateConfig, key: Key, before: States) -> int:
         """The position of a bucket's own ring, which begins as a copy of the enforced one if that was shared."""
