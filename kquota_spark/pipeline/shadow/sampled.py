@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from itertools import chain
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 
 from kquota_spark.model.loops.open_loop import SURELY_BELOW, THROTTLED_FETCHES
@@ -18,9 +20,11 @@ from kquota_spark.model.loops.shadow_bucket import (
 from kquota_spark.model.measure.points import Point
 from kquota_spark.model.measure.sampled_rate import RateConfig, RingState
 from kquota_spark.model.replay.windows_from_throttles import MARGIN_MS
-from kquota_spark.pipeline.shadow.moved import POINT_FIELDS, MovedTerms, Numbers, Place
+from kquota_spark.pipeline.shadow.moved import POINT_FIELDS, MovedTerms, Numbers, Place, numbered
 from kquota_spark.pipeline.shadow.rings import KeptRings, Key, RingColumns
 
+manager_of = cache(msgspec.json.Decoder(Place).decode)
+"""A manager as values, from its text."""
 _TIME, _AMOUNT, _KIND = map(Point._fields.index, ("record_time_ms", "amount", "kind"))
 
 
@@ -37,40 +41,28 @@ class SampledSecond(NamedTuple):
 class SampledBuckets:
     """Requests since the last micro-batch that are to be judged, in buckets with the same windows.
 
-    A bucket has a ring in `kept`, or one that is given with it and not kept afterwards.
+    A bucket is the position of its ring in `kept`. One with a ring that is not kept afterwards has a negative number.
     """
 
     def __init__(self, config: RateConfig, kept: KeptRings) -> None:
         self.config, self._kept = config, kept
-        self._at: dict[Key, int] = {}
-        self._places: list[Place] = []
-        self._kept_at: list[int] = []
-        self._given: list[tuple[int, RingState | None]] = []
+        self._given: list[tuple[Key, int, RingState | None]] = []
         self._terms: list[MovedTerms] = []
         self._parts: list[tuple[Numbers, Numbers, Numbers, Numbers]] = []
 
-    def place_of(self, key: Key) -> int | None:
-        """The position of a bucket; None if it was not added."""
-        return self._at.get(key)
+    def add_given(self, key: Key, folded_ms: int, ring: RingState | None) -> int:
+        """Add a bucket with a ring that is not kept.
 
-    def add(self, key: Key, place: Place, kept_at: int) -> int:
-        """Add a bucket with a ring in `kept`, at this position there; returns its position here."""
-        found = self._at[key] = len(self._places)
-        self._places.append(place)
-        self._kept_at.append(kept_at)
-        return found
+        Args:
+            key: its name.
+            folded_ms: time up to which the ring has everything, epoch ms.
+            ring: the ring; None for an empty one.
 
-    def add_all(self, buckets: Sequence[tuple[Key, Place]], kept_at: Sequence[int]) -> None:
-        """Do `add` for several buckets."""
-        first = len(self._places)
-        self._at.update(zip((key for key, _ in buckets), range(first, first + len(buckets)), strict=True))
-        self._places += [place for _, place in buckets]
-        self._kept_at += kept_at
-
-    def add_given(self, key: Key, place: Place, folded_ms: int, ring: RingState | None) -> int:
-        """Add a bucket with a ring that is not kept, and the time up to which it has everything (epoch ms)."""
-        self._given.append((folded_ms, ring))
-        return self.add(key, place, -len(self._given))
+        Returns:
+            Its number.
+        """
+        self._given.append((key, folded_ms, ring))
+        return -len(self._given)
 
     def add_requests(
         self,
@@ -83,7 +75,7 @@ class SampledBuckets:
         """Add requests, one per element.
 
         Args:
-            buckets: position of the bucket.
+            buckets: number of the bucket.
             terms_of: position in `terms`.
             seconds_ms: start of the second, epoch ms.
             points: a row of the fields of `Point` for each.
@@ -111,105 +103,109 @@ class SampledBuckets:
         """
         if not self._parts:
             return
-        buckets, terms_of, seconds_ms, points = (
+        numbers, terms_of, seconds_ms, points = (
             np.concatenate(column) if len(column) > 1 else column[0]
             for column in zip(*self._parts, strict=True)
         )
-        folded_ms = self._folded_ms()
-        is_new = seconds_ms >= folded_ms[buckets]  # a late line is not folded in force either
-        if not is_new.all():
-            buckets, terms_of, seconds_ms, points = (
-                column[is_new] for column in (buckets, terms_of, seconds_ms, points)
-            )
+        shifted, buckets = numbered(numbers + len(self._given))
+        used = shifted - len(self._given)
+        is_new = seconds_ms >= self._folded_ms(used)[buckets]  # a late line is not folded in force either
         order = _replay_order(buckets, points)
+        order = order[is_new[order]]
+        if not len(order):
+            return
         buckets, terms_of, seconds_ms, points = (
             column[order] for column in (buckets, terms_of, seconds_ms, points)
         )
-        if not len(order):
-            return
-        totals, windows_ms = self._recorded(buckets, seconds_ms, points)
-        is_open = self._are_open(buckets, terms_of, points[:, _KIND], totals, windows_ms)
-        starts = np.flatnonzero(
-            np.diff(buckets, prepend=-1).astype(bool) | np.diff(seconds_ms, prepend=-1).astype(bool)
-        )
+        names, keys = [*self._kept.places], []
+        for at in used.tolist():
+            keys.append(names[at] if at >= 0 else self._given[-at - 1][0])
+        managers = {text: manager_of(text) for text, _ in keys}
+        totals, windows_ms = self._recorded(used, buckets, seconds_ms, points)
+        scales = np.array([scale_of(managers[text][2]) for text, _ in keys])[buckets]
+        is_open = self._are_open(scales, terms_of, points[:, _KIND], totals, windows_ms)
+        is_first = (np.diff(buckets, prepend=-1) != 0) | (np.diff(seconds_ms, prepend=-1) != 0)
+        starts = np.flatnonzero(is_first)
         chosen = np.logical_or.reduceat(is_open, starts)
-        self._choose(chosen, buckets[starts], seconds_ms[starts], wanted)
+        if wanted:
+            _choose(chosen, buckets[starts], seconds_ms[starts], keys, wanted)
         ends = np.append(starts[1:], len(order))
-        keys = [*self._at]
         for place in np.flatnonzero(chosen).tolist():
             part = slice(int(starts[place]), int(ends[place]))
-            bucket = int(buckets[part.start])
-            requests = (
-                points[part].tolist(),
-                terms_of[part].tolist(),
-                totals[part].tolist(),
-                windows_ms[part].tolist(),
-            )
-            yield self._second(keys[bucket], self._places[bucket], int(seconds_ms[part.start]), requests)
+            key = keys[int(buckets[part.start])]
+            columns = (column[part].tolist() for column in (points, terms_of, totals, windows_ms))
+            yield self._second(key, managers[key[0]], int(seconds_ms[part.start]), *columns)
 
-    def _folded_ms(self) -> Numbers:
-        at = np.array(self._kept_at, np.int64)
-        if not self._given:
-            return self._kept.folded_ms[at]
-        given = np.array([folded_ms for folded_ms, _ in self._given], np.int64)
-        is_kept = at >= 0
-        found = np.zeros(len(at), np.int64)
-        found[is_kept] = self._kept.folded_ms[at[is_kept]]
-        found[~is_kept] = given[-at[~is_kept] - 1]
+    def _folded_ms(self, used: Numbers) -> Numbers:
+        """The time up to which each ring has everything, epoch ms."""
+        found, is_kept = np.zeros(len(used), np.int64), used >= 0
+        found[is_kept] = self._kept.folded_ms[used[is_kept]]
+        for place in np.flatnonzero(~is_kept).tolist():
+            found[place] = self._given[-int(used[place]) - 1][1]
         return found
 
-    def _recorded(self, buckets: Numbers, seconds_ms: Numbers, points: Any) -> tuple[Numbers, Numbers]:
+    def _recorded(
+        self, used: Numbers, buckets: Numbers, seconds_ms: Numbers, points: Any
+    ) -> tuple[Numbers, Numbers]:
         """The amount and the length (ms) of the window after each request; kept rings have them from now on."""
-        kept_at = np.array(self._kept_at, np.int64)
-        rings = RingColumns(self.config, len(kept_at))
-        is_kept = kept_at >= 0
-        self._kept.rings.copy_to(kept_at[is_kept], rings, is_kept)
+        rings, is_kept = RingColumns(self.config, len(used)), used >= 0
+        self._kept.rings.copy_to(used[is_kept], rings, is_kept)
         for place in np.flatnonzero(~is_kept).tolist():
-            state = self._given[-int(kept_at[place]) - 1][1]
+            state = self._given[-int(used[place]) - 1][2]
             if state is not None:
                 rings.put(place, state)
         found = rings.record(buckets, points[:, _TIME], points[:, _AMOUNT])
-        rings.copy_to(is_kept, self._kept.rings, kept_at[is_kept])
+        rings.copy_to(is_kept, self._kept.rings, used[is_kept])
         lasts = np.flatnonzero(np.diff(buckets, append=-1))
-        used, folded_ms = kept_at[buckets[lasts]], seconds_ms[lasts] + 1_000
-        self._kept.folded_ms[used[used >= 0]] = folded_ms[used >= 0]
-        self._kept.forget_at_ms[used[used >= 0]] = folded_ms[used >= 0] + self.config.horizon_ms
+        lasts = lasts[is_kept[buckets[lasts]]]
+        at, folded_ms = used[buckets[lasts]], seconds_ms[lasts] + 1_000
+        self._kept.folded_ms[at], self._kept.forget_at_ms[at] = folded_ms, folded_ms + self.config.horizon_ms
         return found
 
     def _are_open(
-        self, buckets: Numbers, terms_of: Numbers, kinds: Numbers, totals: Numbers, windows_ms: Numbers
+        self, scales: Numbers, terms_of: Numbers, kinds: Numbers, totals: Numbers, windows_ms: Numbers
     ) -> Any:
         """Whether each request has a limit and is near it or above, or has no known amount."""
         limits = [terms.limit.limit_per_s for terms in self._terms]
         has_limit = np.array([limit is not None for limit in limits])[terms_of]
-        scales = np.array([scale_of(quota_type) for *_, quota_type in self._places])[buckets]
         limit = np.array([limit or 0.0 for limit in limits])[terms_of] * scales
         is_below = totals * SURELY_BELOW < limit / 1_000 * (windows_ms - MARGIN_MS)
         return has_limit & (~is_below | np.isin(kinds, THROTTLED_FETCHES))
 
-    def _choose(
-        self, chosen: Any, buckets: Numbers, seconds_ms: Numbers, wanted: Mapping[Key, Iterable[int]]
-    ) -> None:
-        """Mark the seconds that are asked for."""
-        for key, of_bucket in wanted.items():
-            bucket = self._at.get(key)
-            if bucket is not None:
-                begin, end = np.searchsorted(buckets, (bucket, bucket + 1))
-                chosen[begin:end] |= np.isin(seconds_ms[begin:end], [*of_bucket])
-
     def _second(
-        self, key: Key, place: Place, second_ms: int, requests: tuple[list[list[int]], ...]
+        self,
+        key: Key,
+        place: Place,
+        second_ms: int,
+        points: list[list[int]],
+        terms_of: list[int],
+        totals: list[int],
+        windows_ms: list[int],
     ) -> SampledSecond:
-        points, terms_of, totals, windows_ms = requests
-        terms = [self._terms[place] for place in terms_of]  # type: ignore[call-overload]
+        terms = [self._terms[each] for each in terms_of]
         limits = [each.limit for each in terms]
         found = [
-            sampled_verdict(place[2], self.config, Point(*point), limit, total, window_ms)  # type: ignore[arg-type]
+            sampled_verdict(place[2], self.config, Point(*point), limit, total, window_ms)
             for point, limit, total, window_ms in zip(points, limits, totals, windows_ms, strict=True)
         ]
         return SampledSecond(
             key, place, summed_second(second_ms, limits, found), any(each.has_gap for each in terms)
         )
+
+
+def _choose(
+    chosen: Any,
+    buckets: Numbers,
+    seconds_ms: Numbers,
+    keys: Sequence[Key],
+    wanted: Mapping[Key, Iterable[int]],
+) -> None:
+    """Mark the seconds that are asked for."""
+    for bucket, key in enumerate(keys):
+        of_bucket = wanted.get(key)
+        if of_bucket:
+            begin, end = np.searchsorted(buckets, (bucket, bucket + 1))
+            chosen[begin:end] |= np.isin(seconds_ms[begin:end], [*of_bucket])
 
 
 def _replay_order(buckets: Numbers, points: Any) -> Numbers:

@@ -200,13 +200,12 @@ class ShadowShard:
         columns = moved.piece_columns
         of_bucket, of_terms, seconds_ms, counts = (column[is_meant] for column in columns)
         used, of_used = numbered(of_bucket)
-        meant = [keys[bucket] for bucket in used.tolist()]
-        at = [waiting.place_of(key) for key, _ in meant]
-        new = [each for each, place in zip(meant, at, strict=True) if place is None]
-        waiting.add_all(new, self._all_kept_at(config, [key for key, _ in new], before))
-        places = np.array([waiting.place_of(key) for key, _ in meant], np.int64)
+        places = self._all_kept_at(config, [keys[bucket][0] for bucket in used.tolist()], before)
         points = moved.matrix if is_meant.all() else moved.matrix[np.repeat(is_meant, columns[3])]
-        of_point = (np.repeat(column, counts) for column in (places[of_used], of_terms, seconds_ms))
+        of_point = (
+            np.repeat(column, counts)
+            for column in (np.array(places, np.int64)[of_used], of_terms, seconds_ms)
+        )
         waiting.add_requests(*of_point, points, moved.terms)
 
     def judge(self, buckets: EnforcedBuckets, before: States) -> None:
@@ -279,10 +278,7 @@ class ShadowShard:
         self._remember(key, place, seconds)
         for config, of_config in self._by_windows(place[2], pieces):
             waiting = self._waiting_of(config)
-            found = waiting.place_of(key)
-            if found is None:
-                found = waiting.add(key, place, self._kept_at(config, key, _NOTHING))
-            waiting.add_points(found, of_config)
+            waiting.add_points(self._kept_at(config, key, _NOTHING), of_config)
 
     def _share_ring(
         self, key: Key, place: Place, pieces: Sequence[Piece], seconds: Seconds, before: States
@@ -293,7 +289,7 @@ class ShadowShard:
         for config, of_config in self._by_windows(place[2], pieces):
             given = ring if config.name == name else None
             waiting = self._waiting_of(config)
-            waiting.add_points(waiting.add_given(key, place, folded_ms, given), of_config)
+            waiting.add_points(waiting.add_given(key, folded_ms, given), of_config)
 
     def _by_windows(
         self, quota_type: QuotaType, pieces: Sequence[Piece]
@@ -330,13 +326,16 @@ class ShadowShard:
         self, config: RateConfig, keys: Sequence[Key], before: Mapping[str, States]
     ) -> list[int]:
         """Do `_kept_at` for buckets of all managers."""
-        rings = self._rings_of(config)
-        missing = [key for key in keys if key not in rings.places]
+        places = self._rings_of(config).places
+        found = [*map(places.get, keys)]
+        if None not in found:
+            return found  # type: ignore[return-value]
+        missing = [key for key, at in zip(keys, found, strict=True) if at is None]
         for key in missing:
             if key[1] in before.get(key[0], _NOTHING):
                 self._kept_at(config, key, before[key[0]])
-        rings.add_all([key for key in missing if key not in rings.places])
-        return [rings.places[key] for key in keys]
+        self._rings_of(config).add_all([key for key in missing if key not in places])
+        return [places[key] for key in keys]
 
     def _kept_at(self, config: RateConfig, key: Key, before: States) -> int:
         """The position of a bucket's own ring, which begins as a copy of the enforced one if that was shared."""
