@@ -50,7 +50,7 @@ types: setup ## mypy, strict
 docs: setup ## the pages as a site in .kquota/site/index.html; a broken link fails
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
-bench: setup ## tables of throughput, scale, growth, latency and more, in about 75 minutes (BENCH_LINES=n, BENCH_WARM_UP=n, BENCH_MASTER=local-cluster[2,1,2048])
+bench: setup ## tables of throughput, scale, growth, latency and more, in about 110 minutes (BENCH_LINES=n, BENCH_WARM_UP=n, BENCH_MASTER=local-cluster[2,1,2048])
 	@$(BIN)/python -m tests.bench
 
 # The two of the images are parts of the one of the checkout. What is in it stays, unless UPGRADE=1 asks for the newest.

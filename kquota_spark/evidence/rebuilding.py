@@ -109,7 +109,7 @@ def governed_rows(usage: pa.RecordBatch, known: Known, manager: Manager, bucket:
         manager: cluster, broker and quota type of the bucket.
         bucket: its tags; rows of other buckets are left out.
     """
-    pieces, points = governed_pieces(usage, known).enforced
+    pieces, points, _ = governed_pieces(usage, known)
     return [sent for of, tags, sent in pieces.rows(points) if of == manager and tags == bucket]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from itertools import accumulate, groupby, pairwise, repeat
 from operator import attrgetter, itemgetter
@@ -34,8 +34,7 @@ from kquota_spark.pipeline.sent import (
     manager_of,
     manager_text,
 )
-from kquota_spark.pipeline.shadow.rules import Shadowed
-from kquota_spark.pipeline.shadow.shard import ShadowShard
+from kquota_spark.pipeline.shadow.shard import EnforcedBuckets, ShadowShard
 from kquota_spark.schema.columns import STATE_FORM
 from kquota_spark.schema.decision_columns import FROM_AGREEMENT, FROM_DECISION
 
@@ -233,7 +232,7 @@ class ShardJudge:
         """The buckets under the shadow quotas; None without any."""
         if state is not None:
             self._kept, shadow = _restored(state, shards)
-            self.shadow = ShadowShard(configs.of, shadow) if shadow else None
+            self.shadow = ShadowShard(configs.of, shadow, self._kept) if shadow else None
 
     def judge(self, parts: Iterable[Packed]) -> list[JudgedBucket]:
         """Judge whole seconds; no later call has older ones.
@@ -241,49 +240,63 @@ class ShardJudge:
         A bucket is forgotten if a new one gives the same verdicts from these seconds on. This includes the buckets of a
         broker that is gone, because the seconds of all brokers close at the same time.
         """
-        by_manager, only = _Rows(), _Rows()
-        oldest_ms, shadows, has_pieces = None, list[Shadowed](), False
+        parts, by_manager = [*parts], _Rows()
         for part in parts:
-            is_only = part.shadowed is not None and part.shadowed.is_only
-            _add_rows(part, only if is_only else by_manager)
-            oldest_ms = part.oldest_ms if oldest_ms is None else min(part.oldest_ms, oldest_ms)
-            has_pieces = has_pieces or bool(part.counts)
-            shadows += [] if part.shadowed is None else [part.shadowed]
-        shadow = self._begun(shadows) if has_pieces else None
-        if oldest_ms is not None:
-            self._forget(oldest_ms)
+            _add_rows(part, by_manager)
+        shadow = self._begun(parts)
+        if parts:
+            self._forget(min(part.oldest_ms for part in parts))
+        if shadow is None:
+            return [
+                self._judged(manager, bucket, rows, kept)
+                for manager, of_manager, kept in self._with_kept(by_manager)
+                for bucket, rows in of_manager.items()
+            ]
+        before = {manager: dict(buckets) for manager, buckets in self._kept.items()}
+        for part in parts:
+            if part.moved is not None:
+                shadow.judge_moved(part.moved, [manager_text(*each) for each in part.moved.managers], before)
+        are_all_moved = all(part.shadowed is None or set(part.shadowed.limit_of) <= {-1} for part in parts)
         found: list[JudgedBucket] = []
-        for manager, of_manager in by_manager.items():
-            text = manager_text(*manager)
-            kept = self._kept.setdefault(text, {})
-            before = None if shadow is None else dict(kept)
+        for manager, of_manager, kept in self._with_kept(by_manager):
             judged = [self._judged(manager, bucket, rows, kept) for bucket, rows in of_manager.items()]
             found += judged
-            if shadow is not None and before is not None:
-                shadow.judge(text, manager, of_manager, only.pop(manager, {}), before, judged)
-        if shadow is not None:
-            for (
-                manager,
-                of_manager,
-            ) in only.items():  # no request of theirs has an enforced bucket in this shard
-                text = manager_text(*manager)
-                shadow.judge(text, manager, {}, of_manager, self._kept.get(text, {}), [])
+            text = manager_text(*manager)
+            enforced = EnforcedBuckets(text, manager, of_manager, judged)
+            (shadow.part_all if are_all_moved else shadow.judge)(enforced, before.get(text, {}))
+        shadow.finish()
         return found
 
-    def _begun(self, shadows: Sequence[Shadowed]) -> ShadowShard | None:
+    def _with_kept(
+        self, by_manager: _Rows
+    ) -> Iterator[tuple[Manager, dict[BucketTags, list[_Row]], _Buckets]]:
+        """Each manager with its requests and the buckets that are remembered."""
+        for manager, of_manager in by_manager.items():
+            yield manager, of_manager, self._kept.setdefault(manager_text(*manager), {})
+
+    def _begun(self, parts: Sequence[Packed]) -> ShadowShard | None:
         """Continue with the shadow quotas of these seconds; None if they make no difference to any bucket."""
+        if not any(part.counts or part.moved is not None for part in parts):
+            return None
+        shadows = [part.shadowed for part in parts if part.shadowed is not None]
         self.shadow = (self.shadow or ShadowShard(self._configs.of)) if shadows else None
-        return self.shadow if self.shadow is not None and self.shadow.begin(shadows) else None
+        has_moved = any(part.moved is not None for part in parts)
+        windows = {terms.rate_config for part in parts for terms in part.terms} | {None}
+        if self.shadow is None or not self.shadow.begin(shadows, windows, has_moved=has_moved):
+            return None
+        return self.shadow
 
     def _forget(self, oldest_ms: int) -> None:
+        has_forgotten = False
         for manager, buckets in list(self._kept.items()):
             remembered = {bucket: kept for bucket, kept in buckets.items() if kept[0] > oldest_ms}
+            has_forgotten = has_forgotten or len(remembered) < len(buckets)
             if remembered:
                 self._kept[manager] = remembered
             else:
                 del self._kept[manager]
         if self.shadow is not None:
-            self.shadow.forget(oldest_ms, self._kept)
+            self.shadow.forget(oldest_ms, self._kept, has_forgotten=has_forgotten)
 
     def _judged(
         self, manager: Manager, bucket: BucketTags, rows: list[_Row], buckets: _Buckets
@@ -326,7 +339,7 @@ class ShardJudge:
         The first number is the version of this form, the second one the number of shards. Columns take half the time of
         a map. A last value, if there is one, has the buckets under shadow quotas.
         """
-        shadow = None if self.shadow is None else self.shadow.state
+        shadow = None if self.shadow is None else self.shadow.state_beside(self._kept)
         if not self._kept and shadow is None:
             return None
         managers = [
@@ -347,17 +360,17 @@ _Rows = dict[Manager, dict[BucketTags, list[_Row]]]
 
 def _add_rows(part: Packed, by_manager: _Rows) -> None:
     managers = [by_manager.setdefault(manager, {}) for manager in part.managers]
-    terms = [(each.governing, *each.named) for each in part.terms]
     points, shadowed = points_of(part.points), part.shadowed
-    limits: Iterable[ShadowLimit | None] = repeat(None, len(part.counts))
-    if shadowed is not None:
+    limits: Iterable[ShadowLimit | None] = repeat(None)
+    if shadowed is not None and shadowed.limit_of:
         limits = [shadowed.limits[place] if place >= 0 else None for place in shadowed.limit_of]
+    terms = [(each.governing, *each.named, limit) for each, limit in zip(part.terms, limits, strict=False)]
     pieces = zip(
         part.manager_of, zip(part.user_tags, part.client_tags, part.tags, strict=True), part.seconds_ms,
-        part.users, part.client_ids, part.terms_of, pairwise(accumulate(part.counts, initial=0)), limits, strict=True,
+        part.users, part.client_ids, part.terms_of, pairwise(accumulate(part.counts, initial=0)), strict=True,
     )  # fmt: skip
-    for manager, bucket, second_ms, user, client_id, of_terms, (start, end), limit in pieces:
-        governing, level, rule, rule_version, rate_config, known_through_ms = terms[of_terms]
+    for manager, bucket, second_ms, user, client_id, of_terms, (start, end) in pieces:
+        governing, level, rule, rule_version, rate_config, known_through_ms, limit = terms[of_terms]
         governed = tuple.__new__(
             GovernedSecond,
             (second_ms, user, client_id, governing, level, rule, rule_version, points[start:end]),

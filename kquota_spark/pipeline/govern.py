@@ -15,15 +15,25 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from kquota_spark.model.govern.govern import Governed, RuleGovernor
+from kquota_spark.model.govern.govern import Governed
 from kquota_spark.model.quotas.principals import Principal
 from kquota_spark.model.quotas.quota_types import QuotaType
-from kquota_spark.model.quotas.resolve import Bucket
 from kquota_spark.pipeline.charges import CLIENT_KEYS
 from kquota_spark.pipeline.known import Known
 from kquota_spark.pipeline.packed_points import Matrix, from_columns
-from kquota_spark.pipeline.sent import Manager, Pieces, Terms, bucket_tags, bucket_text, encoded, manager_text
-from kquota_spark.pipeline.shadow.rules import Shadow, Shadowed, shadow_limit
+from kquota_spark.pipeline.sent import (
+    Manager,
+    Packed,
+    Pieces,
+    Terms,
+    bucket_tags,
+    bucket_text,
+    encoded,
+    manager_text,
+    shards_of,
+)
+from kquota_spark.pipeline.shadow.beside import Beside
+from kquota_spark.pipeline.shadow.moved import MovedPieces
 from kquota_spark.schema.columns import Column, Table
 
 if TYPE_CHECKING:
@@ -87,7 +97,7 @@ def governed_batch(batch: pa.RecordBatch, known: Known) -> pa.RecordBatch:
     Raises:
         CallbackError: the callback is broken; nothing is judged then.
     """
-    pieces, points = governed_pieces(batch, known._replace(shadow=None)).enforced
+    pieces, points, _ = governed_pieces(batch, known._replace(shadow=None))
     found = [
         (manager_text(*manager), bucket_text(bucket), encoded(sent), sent.second_ms * 1_000)
         for manager, bucket, sent in pieces.rows(points)
@@ -99,11 +109,15 @@ def governed_batch(batch: pa.RecordBatch, known: Known) -> pa.RecordBatch:
 
 def sharded_batch(batch: pa.RecordBatch, known: Known, shards: int) -> pa.RecordBatch:
     """Govern one batch of rows of usage for JUDGE; raises as `governed_batch`."""
-    found = [
-        each
-        for pieces, points in governed_pieces(batch, known)
-        for each in pieces.by_shard(points, shards).items()
-    ]
+    pieces, points, moved = governed_pieces(batch, known)
+    found = [*pieces.by_shard(points, shards).items()]
+    if moved is not None and pieces.shadowed is not None:
+        oldest_ms, shadowed = min(pieces.seconds_ms), pieces.shadowed.at(())
+        shards_of_buckets = shards_of(pieces.managers, moved.buckets, shards)
+        found += [
+            (shard, encoded(Packed(oldest_ms, shadowed=shadowed, moved=part)))
+            for shard, part in moved.by_shard(shards_of_buckets)
+        ]
     columns = zip(*found, strict=True) if found else ((), ())
     arrays: list[Any] = [
         pa.array(values, field.type) for values, field in zip(columns, _SHARDED, strict=True)
@@ -114,9 +128,10 @@ def sharded_batch(batch: pa.RecordBatch, known: Known, shards: int) -> pa.Record
 class GovernedPieces(NamedTuple):
     """Pieces with what governs them, and their points."""
 
-    enforced: tuple[Pieces, Matrix]
-    only: tuple[Pieces, Matrix]
-    """Those that count in another bucket under the shadow quotas, in that one."""
+    enforced: Pieces
+    points: Matrix
+    moved: MovedPieces | None
+    """Those that count in another bucket under the shadow quotas, in that one; None for none."""
 
 
 def governed_pieces(batch: pa.RecordBatch, known: Known) -> GovernedPieces:
@@ -127,22 +142,24 @@ def governed_pieces(batch: pa.RecordBatch, known: Known) -> GovernedPieces:
     starts, points = _points_of(batch.column("points"))
     times_ms: list[int] = points[:, 0].tolist()
     governing = _Governing(known)
-    beside = None if known.shadow is None else _Beside(known.shadow, governing.pieces)
+    beside = None if known.shadow is None else Beside(known.shadow, governing.pieces)
+    tags_of = partial(bucket_tags, has_tags=known.has_callback)
+    changing = beside if beside is not None and not beside.is_lasting else None
     for client, second_ms, (begin, end) in zip(clients, seconds_ms, pairwise(starts), strict=True):
         start = begin
         while start < end:
             governed = governing.add(client, second_ms, times_ms[start], end - start)
             until_ms = governed.governing.valid_to_ms
-            if beside is not None:
-                until_ms = beside.add(client, governed, times_ms[start])
+            if changing is not None:
+                until_ms = changing.add(client, governed, times_ms[start], tags_of)
             if until_ms is None or until_ms > times_ms[end - 1]:
                 break
             # An edit within the second: the points from there on are a piece of their own.
             cut = bisect_left(times_ms, until_ms, start, end)
             governing.pieces.counts[-1] = cut - start
             start = cut
-    only = (Pieces(), points[:0]) if beside is None else beside.only(points, has_tags=known.has_callback)
-    return GovernedPieces((governing.pieces, points), only)
+    moved = None if beside is None else beside.finish(points)
+    return GovernedPieces(governing.pieces, points, moved)
 
 
 def _points_of(points: Any) -> tuple[list[int], Matrix]:
@@ -219,111 +236,3 @@ class _Governing:
             terms = Terms(*relied, level, rule, rule_version, name, self._known.known_through_ms)
             self.pieces.terms.append(terms)
         return found
-
-
-class _Beside:
-    """Adds to each piece its limit by the shadow quotas, and collects pieces that count in another bucket there."""
-
-    def __init__(self, shadow: Shadow, pieces: Pieces) -> None:
-        self._shadow, self._pieces = shadow, pieces
-        self._limits: dict[tuple[Any, ...], int] = {}
-        self._same: dict[int, int] = {}
-        """Places of the limits that are the enforced ones, by the place of their terms."""
-        self._moved: list[tuple[int, Bucket, int]] = []
-        """Pieces that count elsewhere: the place of each, its bucket there, and the place of its limit."""
-        self._shadowed = pieces.shadowed = Shadowed(*shadow.pin, [], [], is_only=False)
-        self._governor = shadow.governor if isinstance(shadow.governor, RuleGovernor) else None
-        self._strangers: dict[tuple[int, int], tuple[int, bool, bool]] = {}
-        """By terms and manager: the limit of clients that no shadow quota names, and which names its buckets have."""
-
-    def add(self, client: _Client, governed: Governed, time_ms: int) -> int | None:
-        """Add the limit of the piece that was added last.
-
-        Args:
-            client: see `_Governing.add`.
-            governed: what governs it in force.
-            time_ms: time of its first point, epoch ms.
-
-        Returns:
-            The time (epoch ms) until which the same limits govern the client; None for no end.
-        """
-        _, broker_id, _, principal_type, user, client_id = client
-        until_ms, terms = governed.governing.valid_to_ms, self._pieces.terms_of[-1]
-        is_everyone, users, client_ids = self._shadow.differing
-        if not (is_everyone or user in users or client_id in client_ids):
-            place = self._same.get(terms)
-            if place is None:
-                place = self._same[terms] = self._place_of(governed, governed, terms)
-            self._shadowed.limit_of.append(place)
-            return until_ms
-        if self._governor is not None and self._governor.is_stranger(user, client_id):
-            self._add_stranger(client, governed, time_ms)
-            return until_ms
-        quota_type = self._pieces.managers[self._pieces.manager_of[-1]].quota_type
-        principal = Principal(principal_type or "User", user)
-        found = self._shadow.governor.govern(broker_id, quota_type, principal, client_id, time_ms)
-        ends_ms = found.governing.valid_to_ms
-        if ends_ms is not None:
-            until_ms = ends_ms if until_ms is None else min(until_ms, ends_ms)
-        place = self._place_of(found, governed, terms)
-        if found.bucket == governed.bucket:
-            self._shadowed.limit_of.append(place)
-        else:
-            self._moved.append((len(self._shadowed.limit_of), found.bucket, place))
-            self._shadowed.limit_of.append(-1)
-        return until_ms
-
-    def _add_stranger(self, client: _Client, governed: Governed, time_ms: int) -> None:
-        """Do `add` for a client that no shadow quota names; they hold at all times."""
-        _, broker_id, _, principal_type, user, client_id = client
-        pieces = self._pieces
-        key = pieces.terms_of[-1], pieces.manager_of[-1]
-        known = self._strangers.get(key)
-        if known is None:
-            quota_type = pieces.managers[key[1]].quota_type
-            principal = Principal(principal_type or "User", user)
-            found = self._shadow.governor.govern(broker_id, quota_type, principal, client_id, time_ms)
-            place = self._place_of(found, governed, key[0])
-            known = self._strangers[key] = place, bool(found.bucket.user), bool(found.bucket.client_id)
-        place, has_user, has_client_id = known
-        tags = user if has_user else "", client_id if has_client_id else ""
-        if tags == (pieces.user_tags[-1], pieces.client_tags[-1]):
-            self._shadowed.limit_of.append(place)
-        else:
-            self._moved.append((len(self._shadowed.limit_of), Bucket(*tags), place))
-            self._shadowed.limit_of.append(-1)
-
-    def _place_of(self, found: Governed, governed: Governed, terms: int) -> int:
-        _, governing, level, rule, _, _ = found
-        key = rule, level, governing[0], governing[3], terms
-        place = self._limits.get(key)
-        if place is None:
-            place = self._limits[key] = len(self._shadowed.limits)
-            self._shadowed.limits.append(shadow_limit(found, governed))
-        return place
-
-    def only(self, points: Matrix, *, has_tags: bool) -> tuple[Pieces, Matrix]:
-        """The pieces that count in another bucket under the shadow quotas, in that one, and their points."""
-        pieces, counts = self._pieces, np.array(self._pieces.counts, np.int64)
-        places, buckets, limit_of = zip(*self._moved, strict=True) if self._moved else ((), (), ())
-        tags = [bucket_tags(bucket, has_tags=has_tags) for bucket in buckets]
-        users, client_ids, others = (
-            (list(values) for values in zip(*tags, strict=True)) if tags else ([], [], [])
-        )
-        found = Pieces(
-            managers=pieces.managers,
-            terms=pieces.terms,
-            manager_of=[pieces.manager_of[place] for place in places],
-            user_tags=users,
-            client_tags=client_ids,
-            tags=others,
-            seconds_ms=[pieces.seconds_ms[place] for place in places],
-            users=[pieces.users[place] for place in places],
-            client_ids=[pieces.client_ids[place] for place in places],
-            terms_of=[pieces.terms_of[place] for place in places],
-            counts=[pieces.counts[place] for place in places],
-            shadowed=Shadowed(*self._shadow.pin, self._shadowed.limits, list(limit_of), is_only=True),
-        )
-        is_moved = np.zeros(len(counts), bool)
-        is_moved[list(places)] = True
-        return found, points[np.repeat(is_moved, counts)]

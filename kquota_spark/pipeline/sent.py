@@ -7,7 +7,7 @@ per shard. Spark does not decode them. One row per client and second would cost 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
@@ -22,6 +22,7 @@ from kquota_spark.model.replay.causes import Governing, RuleLimit
 from kquota_spark.model.replay.decision import GovernedSecond
 from kquota_spark.pipeline.known import Gap
 from kquota_spark.pipeline.packed_points import Matrix, points_of
+from kquota_spark.pipeline.shadow.moved import Moved
 from kquota_spark.pipeline.shadow.rules import Shadowed
 
 MANAGER_KEYS = ("cluster_id", "broker_id", "quota_type")
@@ -159,7 +160,7 @@ class Pieces:
         client_ids: client id of its client.
         terms_of: position of its terms in `terms`.
         counts: number of its points; the points are in the order of the pieces.
-        shadowed: the limits by the shadow quotas, for each piece too; None without shadow quotas.
+        shadowed: the limits by the shadow quotas, for each of `terms`; None without shadow quotas.
     """
 
     managers: list[Manager] = field(default_factory=list)
@@ -207,12 +208,8 @@ class Pieces:
         oldest_ms = min(seconds)
         empty = encoded(Packed(oldest_ms))
         found = {_shard_of(second_ms // 1_000, shards): empty for second_ms in sorted(seconds)}
-        texts = [manager_text(*manager) for manager in self.managers]
-        hashes = [
-            crc32(f"{texts[manager]}\0{user}\0{client_id}\0{tags}".encode(errors="surrogatepass"))
-            for manager, (user, client_id, tags) in zip(self.manager_of, self._buckets(), strict=True)
-        ]
-        shard_of = np.array([_shard_of(each, shards) for each in hashes], np.int64)
+        named = zip(self.manager_of, self.user_tags, self.client_tags, self.tags, strict=True)
+        shard_of = np.array(shards_of(self.managers, named, shards), np.int64)
         order = np.argsort(shard_of, kind="stable")
         in_order: list[int] = order.tolist()
         counts = np.array(self.counts, np.int64)
@@ -225,10 +222,11 @@ class Pieces:
         for (begin, end), (first, last) in zip(pairwise(bounds), pairwise(point_bounds), strict=True):
             part = [column[begin:end] for column in columns]
             managers, part[0] = _each_once(self.managers, part[0])
+            of_terms = [*dict.fromkeys(part[-2])]
             terms, part[-2] = _each_once(self.terms, part[-2])
             packed: list[Any] = [oldest_ms, managers, terms, *part, moved[first:last].tobytes()]
             if self.shadowed is not None:
-                packed.append(self.shadowed.at(in_order[begin:end]))
+                packed.append(self.shadowed.at(of_terms))
             found[int(shard_of[order[begin]])] = encoded(packed)
         return found
 
@@ -237,6 +235,19 @@ class Pieces:
             self.manager_of, self.user_tags, self.client_tags, self.tags, self.seconds_ms, self.users, self.client_ids,
             self.terms_of, self.counts,
         ]  # fmt: skip
+
+
+def shards_of(
+    managers: Sequence[Manager], buckets: Iterable[tuple[int, str, str, str | None]], shards: int
+) -> list[int]:
+    """The shard of each bucket, out of `shards`; a bucket is the position of its manager, and its tags."""
+    texts = [manager_text(*manager) for manager in managers]
+    return [
+        _shard_of(
+            crc32(f"{texts[manager]}\0{user}\0{client_id}\0{tags}".encode(errors="surrogatepass")), shards
+        )
+        for manager, user, client_id, tags in buckets
+    ]
 
 
 def _shard_of(number: int, shards: int) -> int:
@@ -274,6 +285,8 @@ class Packed(msgspec.Struct, array_like=True, gc=False):
     counts: list[int] = []
     points: bytes = b""
     shadowed: Shadowed | None = None
+    moved: Moved | None = None
+    """Points that count in a bucket of this shard under the shadow quotas only."""
 
 
 unpacked_pieces = msgspec.msgpack.Decoder(Packed).decode

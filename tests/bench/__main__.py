@@ -16,6 +16,7 @@ PARTS = (
     "throughput",
     "scale",
     "growth",
+    "shadow",
     "live",
     "request_log",
     "reading",

@@ -34,8 +34,9 @@ from tests.bench.rounds import Round, lines_per_s
 from tests.support.spark.standalone import SparkCluster
 
 ROUNDS = int(os.environ.get("BENCH_ROUNDS", "3"))
-_STREAM = "trigger: 1 s, allowed_lateness: 10 s"
-_GAP_MS = 60_000
+STREAM = "trigger: 1 s, allowed_lateness: 10 s"
+"""The section `stream` of the jobs."""
+GAP_MS = 60_000
 """Quiet time in the log before each round, so that all earlier lines are decided when its clock starts."""
 _WITHIN_S = 900
 _POLL_S = 0.5
@@ -89,9 +90,9 @@ class Measured(NamedTuple):
 def preload(case: Case, at: Place, warm_up: int) -> Place:
     """Configure the job of a case, and load the warm-up into its topic."""
     place = at.case(case.name)
-    configure(place, _STREAM, case.quotas, case.tables)
+    configure(place, STREAM, case.quotas, case.tables)
     written = lines(range(warm_up), population=case.population)
-    _load(place, chain(written, closing_heartbeats(warm_up)))
+    load(place, chain(written, closing_heartbeats(warm_up)))
     return place
 
 
@@ -109,15 +110,15 @@ def measure(case: Case, place: Place, size: Size) -> Measured:
 
     with running(command, place) as job, Watch(job.pid, nodes) as watch:
         say(f"{case.name}: the job warms up on {size.warm_up:,} lines")
-        _wait(job, place, decided, sum(expected(loaded).values()))
+        wait_for(job, place, decided, sum(expected(loaded).values()))
         for number in range(1, ROUNDS + 1):
             os.killpg(job.pid, signal.SIGSTOP)
-            more = lines(range(loaded, loaded + size.lines), number * _GAP_MS, population=case.population)
+            more = lines(range(loaded, loaded + size.lines), number * GAP_MS, population=case.population)
             loaded += size.lines
-            _load(place, chain(more, closing_heartbeats(loaded, number * _GAP_MS)))
+            load(place, chain(more, closing_heartbeats(loaded, number * GAP_MS)))
             started_s, before = time.time(), cpu_s(watch)
             os.killpg(job.pid, signal.SIGCONT)
-            _wait(job, place, decided, sum(expected(loaded).values()))
+            wait_for(job, place, decided, sum(expected(loaded).values()))
             after, seconds = cpu_s(watch), last_commit_s(place.tables / "decisions") - started_s
             rounds.append(Round(size.lines, seconds, {kind: after[kind] - before[kind] for kind in after}))
             say(f"{case.name}: round {number} of {ROUNDS}, {rounds[-1].lines_per_s:,.0f} lines/s")
@@ -125,7 +126,8 @@ def measure(case: Case, place: Place, size: Size) -> Measured:
     return Measured(rounds, watch.bytes_by_kind, found)
 
 
-def _load(place: Place, messages: Iterable[Line]) -> None:
+def load(place: Place, messages: Iterable[Line]) -> None:
+    """Write lines into the topic of a place."""
     producer = _producer(place.cluster)
     for line in messages:
         while True:
@@ -152,7 +154,7 @@ def _producer(cluster: Cluster) -> Producer:
     )
 
 
-def _wait(job: subprocess.Popen[bytes], place: Place, decided: DecidedRequests, requests: int) -> None:
+def wait_for(job: subprocess.Popen[bytes], place: Place, decided: DecidedRequests, requests: int) -> None:
     """Until so many requests are in `decisions`."""
     give_up_s = time.monotonic() + _WITHIN_S
     while decided.count() < requests:

@@ -18,7 +18,8 @@ import pytest
 from tests.bench import preloaded, slopes
 from tests.bench.job import Place, bench_place
 from tests.bench.preloaded import Size
-from tests.bench.runs import growth, live, request_log, scale, soak, throughput
+from tests.bench.runs import growth, live, request_log, scale, shadow, soak, throughput
+from tests.bench.runs.stages import Changed
 
 Rows = list[dict[str, Any]]
 SIZE = Size(warm_up=2_000, lines=2_000)
@@ -106,6 +107,19 @@ def test_growth_measures_one_bucket_with_nearly_all_requests(
     assert (row["client_ids"], row["rules"], row["requests"]) == (100, 12, "99 % in one bucket")
     assert (row["to_base"], row["reconciled"]) == (1.0, "yes")
     assert min(row["driver_gb"], row["workers_gb"], row["cpu_us"]["low"]) > 0
+
+
+def test_shadow_runs_a_job_with_and_one_without_in_turns(
+    rows: Callable[[ModuleType], Rows], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job that judges no shadow is a problem, so that the part ends with 1."""
+    monkeypatch.setattr(shadow, "CASES", ((100, Changed.BUCKETS),))
+    [row] = rows(shadow)
+    assert (row["client_ids"], row["changed"], row["reconciled"]) == (100, "all, in other buckets", "yes")
+    assert min(row["without_us"]["low"], row["with_us"]["low"], row["ratio"]["low"], row["load"]) > 0
+    assert row["ratio"]["median"] == pytest.approx(
+        row["with_us"]["median"] / row["without_us"]["median"], rel=1e-3
+    )
 
 
 def test_live_measures_latency_and_cores_beside_a_load(

@@ -88,7 +88,30 @@ def test_the_audit_gives_the_verdicts_of_the_broker(
     assert kquota(["doctor", "--config", str(config)]) == 0
     _the_cut_of_bobs_quota_is_seen(settings)
     _every_surface_has_the_brokers_harm(settings)
+    _the_shadow_throttles_the_client_with_half_its_limit(settings, said)
     _the_job_says_what_it_does_and_nothing_else(directory / "audit.log")
+
+
+def _the_shadow_throttles_the_client_with_half_its_limit(settings: Settings, printed: str) -> None:
+    """carol reads 200 kB/s under 350; the shadow gives her 175, and all others what they had at the start."""
+    found = query(
+        settings,
+        ["shadow_decisions"],
+        "SELECT DISTINCT quota_type, bucket_user, enforced_limit_per_s, limit_per_s FROM shadow_decisions "
+        "WHERE throttled_requests > enforced_throttled_requests",
+    )
+    assert found.rows == [("fetch", "carol", 350_000.0, 175_000.0)]
+    freed = query(
+        settings,
+        ["shadow_decisions"],
+        "SELECT DISTINCT quota_type, bucket_user, enforced_limit_per_s, limit_per_s FROM shadow_decisions "
+        "WHERE throttled_requests < enforced_throttled_requests",
+    )
+    # Whether his producer is above the new limit within these seconds depends on the machine.
+    assert set(freed.rows) <= {("produce", "bob", 120_000.0, 250_000.0)}
+    assert re.search(r"user carol +fetch +newly throttled +350 kB/s +175 kB/s", printed)
+    page = (Path(settings.tables).parent / "report.html").read_text(encoding="utf-8")
+    assert "What would the shadow quotas change?" in page and "half for readers" in page
 
 
 def _the_job_says_what_it_does_and_nothing_else(log: Path) -> None:

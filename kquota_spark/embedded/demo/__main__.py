@@ -187,6 +187,8 @@ def _run(chosen: Chosen) -> None:
     print(shown("throttled", config=config))
     print(summarise(settings, seconds, DIRECTORY / "summary.json"))
     print(plan)
+    if source == "log":
+        print(shown("shadow", config=config))
     print(shown("report", "--period", "last:1h", "--to", str(report), config=config))
     print(next_steps(config, report))
 
@@ -200,6 +202,8 @@ def _write_config(cluster: Cluster, source: str) -> Path:
     bootstrap = login.pop("bootstrap.servers")
     config = DIRECTORY / "kquota.yaml"
     config.touch(mode=0o600)
+    if source == "log":  # JMX shows rates, which cannot be judged again under other quotas
+        (DIRECTORY / "shadow.yaml").write_text(demo_plan.shadow_file(), encoding="utf-8")
     text = _CONFIG.format(
         directory=DIRECTORY,
         bootstrap=bootstrap,
@@ -212,6 +216,11 @@ def _write_config(cluster: Cluster, source: str) -> Path:
             f'zookeeper_connect: "{cluster.zookeeper_connect}"'
             if cluster.has_zookeeper
             else "source: admin, poll_interval: 1 s"
+        )
+        + (
+            f", shadow: {DIRECTORY}/shadow.yaml, shadow_name: {demo_plan.SHADOW_NAME}"
+            if source == "log"
+            else ""
         ),
         decision_topic="" if cluster.has_zookeeper else "kquota.decisions",
         files=", ".join(json.dumps(f"{broker.id}={broker.request_log}") for broker in cluster.brokers),

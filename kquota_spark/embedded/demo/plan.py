@@ -5,7 +5,9 @@ from __future__ import annotations
 from kquota_spark.embedded.admin import alter_quota
 from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.embedded.demo.load import Burst, ClientPlan
-from kquota_spark.model.quotas.entities import DEFAULT
+from kquota_spark.formats.exchange import declared
+from kquota_spark.model.quotas.entities import DEFAULT, AnyEntity, Entity
+from kquota_spark.model.quotas.quota_types import AnyKey, QuotaKey
 
 AUDITOR = "kquota"
 USERS = {
@@ -18,16 +20,33 @@ TOPICS = {LOG_TOPIC: 1, JMX_TOPIC: 1, "orders": 2, "history": 2}
 _CONNECTION_S = 3.0
 
 
+_PRODUCE, _CONSUME = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
+QUOTAS: dict[Entity, dict[QuotaKey, float]] = {
+    Entity(AUDITOR, None): {_PRODUCE: 100_000_000, _CONSUME: 100_000_000},
+    Entity("alice", "etl"): {_PRODUCE: 300_000},
+    Entity("alice", DEFAULT): {_PRODUCE: 200_000},
+    Entity("bob", None): {_PRODUCE: 250_000, _CONSUME: 300_000},
+    Entity(DEFAULT, None): {_CONSUME: 350_000},
+    Entity(None, "dashboard"): {_PRODUCE: 220_000},
+    Entity(None, DEFAULT): {_PRODUCE: 150_000},
+}
+"""Quotas on levels 1, 2, 3, 6, 7 and 8; each default has only one key, so that both defaults get traffic."""
+HALVED = Entity(DEFAULT, None)
+SHADOW_NAME = "half for readers"
+
+
 def set_quotas(cluster: Cluster) -> None:
-    """Set quotas on levels 1, 2, 3, 6, 7 and 8; each default has only one key, so that both defaults get traffic."""
-    produce, consume = "producer_byte_rate", "consumer_byte_rate"
-    alter_quota(cluster, {produce: 100_000_000, consume: 100_000_000}, user=AUDITOR)
-    alter_quota(cluster, {produce: 300_000}, user="alice", client_id="etl")
-    alter_quota(cluster, {produce: 200_000}, user="alice", client_id=DEFAULT)
-    alter_quota(cluster, {produce: 250_000, consume: 300_000}, user="bob")
-    alter_quota(cluster, {consume: 350_000}, user=DEFAULT)
-    alter_quota(cluster, {produce: 220_000}, client_id="dashboard")
-    alter_quota(cluster, {produce: 150_000}, client_id=DEFAULT)
+    """Set the quotas."""
+    for entity, values in QUOTAS.items():
+        limits = {key.value: value for key, value in values.items()}
+        alter_quota(cluster, limits, user=entity.user, client_id=entity.client_id)
+
+
+def shadow_file() -> str:
+    """The text of the file of shadow quotas: half of one limit, which throttles a client that is under it now."""
+    proposed: dict[AnyEntity, dict[AnyKey, float]] = {entity: {**values} for entity, values in QUOTAS.items()}
+    proposed[HALVED] = {key: value / 2 for key, value in QUOTAS[HALVED].items()}
+    return declared.write(proposed)
 
 
 def change_quota(cluster: Cluster) -> str:

@@ -170,9 +170,10 @@ class RuleGovernor:
             found = self._answers[asked] = self._beside_edits(self.explain(*asked, time_ms)[0], quota_type)
         return found
 
-    def is_stranger(self, user: str, client_id: str) -> bool:
-        """Whether no quota names the client, so that all such clients have the same quotas."""
-        return user not in self._named and client_id not in self._named
+    @property
+    def named(self) -> frozenset[object]:
+        """Users and client ids that a quota names, and the empty name; all other clients have the same quotas."""
+        return self._named
 
     def _beside_edits(self, found: Governed, quota_type: QuotaType) -> Governed:
         """The same with the limits on the bucket before and after it, as far as they differ."""

@@ -7,6 +7,7 @@ under these quotas. Instead, a second is near if a clock error of 2 ms could fli
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from kquota_spark.model.loops.open_loop import (
@@ -67,7 +68,9 @@ class ShadowSecond(NamedTuple):
         return None if self.limit is None else self.limit.limit_per_s
 
 
-class _Found(NamedTuple):
+class ShadowVerdict(NamedTuple):
+    """One request under shadow quotas."""
+
     rate_per_s: float
     throttle_ms: int
     is_unknown: bool
@@ -110,19 +113,19 @@ class ShadowReplay:
         )
         if self._loop is not None:
             found = [self._mutation(self._loop, *each) for each in zip(points, limits, strict=True)]
-            return _second(second_ms, limits, found)
+            return summed_second(second_ms, limits, found)
         columns = tuple(zip(*points, strict=True))
         totals, windows_ms = self._ring.record_all(columns[4], columns[0])
         if self._are_surely_below(limits, totals, windows_ms, columns[6]):
             rate = max(map(rate_per_s, totals, windows_ms)) / self._scale
             return ShadowSecond(second_ms, limits[0], rate, len(points))
-        found = list(map(self._sampled, points, limits, totals, windows_ms))
-        return _second(second_ms, limits, found)
+        judged = partial(sampled_verdict, self._quota_type, self._config)
+        return summed_second(second_ms, limits, list(map(judged, points, limits, totals, windows_ms)))
 
     @property
     def _scale(self) -> int:
         """Recorded amount per unit of the limit."""
-        return US_PER_PERCENT if self._quota_type is QuotaType.REQUEST else 1
+        return scale_of(self._quota_type)
 
     def _are_surely_below(
         self,
@@ -143,41 +146,61 @@ class ShadowReplay:
         allowed = limit * self._scale / 1_000 * (min(windows_ms) - MARGIN_MS)
         return max(totals) * SURELY_BELOW < allowed
 
-    def _sampled(self, point: Point, shadow: ShadowLimit, total: int, window_ms: int) -> _Found:
-        limit, rate = shadow.limit_per_s, rate_per_s(total / self._scale, window_ms)
-        if limit is None:
-            return _Found(rate, 0, is_unknown=False, is_near=False)
-        if self._quota_type is QuotaType.REQUEST:
-            cap_ms = self._config.window_ms
-            throttle_ms = max(bounded_throttle_time_ms(total / self._scale, window_ms, limit, cap_ms), 0)
-        elif is_inferred(point.kind, limit, has_request_quota=shadow.has_request_quota):
-            if shadow.inferred_limit not in (None, limit):
-                return _Found(rate, 0, is_unknown=True, is_near=False)
-            throttle_ms = point.observed_throttle_ms
-            return _Found(
-                limit * (1.0 + throttle_ms / window_ms), throttle_ms, is_unknown=False, is_near=False
-            )
-        else:
-            is_unknown = point.kind in THROTTLED_FETCHES and shadow.inferred_limit not in (None, limit)
-            if is_unknown:
-                return _Found(rate, 0, is_unknown=True, is_near=False)
-            throttle_ms = bandwidth_throttle_ms(limit, total, window_ms)
-        per_ms = limit * self._scale / 1_000
-        is_near = abs(total - per_ms * window_ms) <= MARGIN_MS * per_ms
-        return _Found(rate, throttle_ms, is_unknown=False, is_near=is_near)
-
-    def _mutation(self, loop: MutationLoop, point: Point, shadow: ShadowLimit) -> _Found:
+    def _mutation(self, loop: MutationLoop, point: Point, shadow: ShadowLimit) -> ShadowVerdict:
         limit = shadow.limit_per_s
         charged = loop.charge(point, limit)
         if limit is None:
-            return _Found(0.0, 0, is_unknown=False, is_near=False)
+            return ShadowVerdict(0.0, 0, is_unknown=False, is_near=False)
         capacity_ms = self._config.num_samples * self._config.window_ms
         rate = rate_per_s(limit * capacity_ms / 1_000 - charged.tokens, capacity_ms)
         is_near = abs(charged.tokens) <= MARGIN_MS * limit / 1_000
-        return _Found(rate, charged.throttle_ms, charged.is_unknown, is_near)
+        return ShadowVerdict(rate, charged.throttle_ms, charged.is_unknown, is_near)
 
 
-def _second(second_ms: int, limits: Sequence[ShadowLimit], found: Sequence[_Found]) -> ShadowSecond:
+def scale_of(quota_type: QuotaType) -> int:
+    """Recorded amount per unit of the limit."""
+    return US_PER_PERCENT if quota_type is QuotaType.REQUEST else 1
+
+
+def sampled_verdict(
+    quota_type: QuotaType, config: RateConfig, point: Point, shadow: ShadowLimit, total: int, window_ms: int
+) -> ShadowVerdict:
+    """Judge one request of a sampled rate.
+
+    Args:
+        quota_type: type of the bucket; not controller mutations.
+        config: settings of quota.window.*.
+        point: the request.
+        shadow: its limit.
+        total: recorded amount in the window after it.
+        window_ms: length of the window, ms.
+    """
+    scale = scale_of(quota_type)
+    limit, rate = shadow.limit_per_s, rate_per_s(total / scale, window_ms)
+    if limit is None:
+        return ShadowVerdict(rate, 0, is_unknown=False, is_near=False)
+    if quota_type is QuotaType.REQUEST:
+        cap_ms = config.window_ms
+        throttle_ms = max(bounded_throttle_time_ms(total / scale, window_ms, limit, cap_ms), 0)
+    elif is_inferred(point.kind, limit, has_request_quota=shadow.has_request_quota):
+        if shadow.inferred_limit not in (None, limit):
+            return ShadowVerdict(rate, 0, is_unknown=True, is_near=False)
+        throttle_ms = point.observed_throttle_ms
+        inferred = limit * (1.0 + throttle_ms / window_ms)
+        return ShadowVerdict(inferred, throttle_ms, is_unknown=False, is_near=False)
+    else:
+        is_unknown = point.kind in THROTTLED_FETCHES and shadow.inferred_limit not in (None, limit)
+        if is_unknown:
+            return ShadowVerdict(rate, 0, is_unknown=True, is_near=False)
+        throttle_ms = bandwidth_throttle_ms(limit, total, window_ms)
+    per_ms = limit * scale / 1_000
+    is_near = abs(total - per_ms * window_ms) <= MARGIN_MS * per_ms
+    return ShadowVerdict(rate, throttle_ms, is_unknown=False, is_near=is_near)
+
+
+def summed_second(
+    second_ms: int, limits: Sequence[ShadowLimit], found: Sequence[ShadowVerdict]
+) -> ShadowSecond:
     """The sums of a second; rate and limit are those of the request with the largest share of its limit."""
 
     def share(place: int) -> tuple[float, float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -92,35 +92,37 @@ class Shadowed(msgspec.Struct, array_like=True, gc=False):
     name: str
     version: str
     from_ms: int
-    limits: list[ShadowLimit]
-    limit_of: list[int]
-    """For each piece the position of its limit; -1 if its requests count in another bucket."""
-    is_only: bool
-    """Whether the pieces count in their buckets under the shadow quotas only."""
+    limits: list[ShadowLimit] = []
+    limit_of: list[int] = []
+    """For each of the terms the position of its limit; -1 if such requests count in another bucket."""
 
     @property
     def has_difference(self) -> bool:
         """Whether some piece has another limit, or counts in another bucket."""
-        return self.is_only or -1 in self.limit_of or not all(each.is_enforced for each in self.limits)
+        return -1 in self.limit_of or not all(each.is_enforced for each in self.limits)
 
-    def at(self, places: Sequence[int]) -> Shadowed:
-        """The same for some of the pieces, each limit once."""
+    def at(self, places: Iterable[int]) -> Shadowed:
+        """The same for some of the terms, each limit once."""
         found: dict[int, int] = {-1: -1}
         moved = [found.setdefault(limit, len(found) - 1) for limit in map(self.limit_of.__getitem__, places)]
         limits = [self.limits[place] for place in found if place >= 0]
-        return Shadowed(self.name, self.version, self.from_ms, limits, moved, self.is_only)
+        return Shadowed(self.name, self.version, self.from_ms, limits, moved)
 
 
-def shadow_limit(found: Governed, enforced: Governed) -> ShadowLimit:
+def shadow_limit(found: Governed, limit_per_s: float | None, *, has_request_quota: bool) -> ShadowLimit:
     """The limit that shadow quotas give to a request, beside the enforced one.
 
     Args:
         found: what governs the request by the shadow quotas.
-        enforced: what governs it in force.
+        limit_per_s: the limit in force.
+        has_request_quota: whether the client also has a request quota in force.
     """
-    limit, governing = found.governing.limit_per_s, enforced.governing
-    inferred_limit = None if governing.has_request_quota else governing.limit_per_s
+    limit, inferred_limit = found.governing.limit_per_s, None if has_request_quota else limit_per_s
     return ShadowLimit(
-        limit, found.level, found.rule, found.governing.has_request_quota, limit == governing.limit_per_s,
+        limit,
+        found.level,
+        found.rule,
+        found.governing.has_request_quota,
+        limit == limit_per_s,
         inferred_limit,
-    )  # fmt: skip
+    )

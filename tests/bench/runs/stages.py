@@ -83,10 +83,8 @@ class Changed(Enum):
     BUCKETS = "all, in other buckets"
 
 
-def _shadow(book: RuleBook, changed: Changed) -> Shadow | None:
-    """A shadow with half of some limits, or with a quota of each user instead; None for none."""
-    if changed is Changed.NOTHING:
-        return None
+def proposed(book: RuleBook, changed: Changed) -> dict[Entity, dict[QuotaKey, float]]:
+    """The shadow quotas: half of some limits, or a quota of each user instead."""
     values = {entity: dict(rule.values) for entity in book for rule in book.of(entity) if rule.values}
     named = max(values, key=str)  # defaults come first
     for entity, found in list(values.items()):
@@ -96,6 +94,14 @@ def _shadow(book: RuleBook, changed: Changed) -> Shadow | None:
         values = {
             Entity(DEFAULT, None): {QuotaKey.PRODUCER_BYTE_RATE: 120_000, QuotaKey.CONSUMER_BYTE_RATE: 90_000}
         }
+    return values
+
+
+def _shadow(book: RuleBook, changed: Changed) -> Shadow | None:
+    """The shadow quotas as a worker has them; None for none."""
+    if changed is Changed.NOTHING:
+        return None
+    values = proposed(book, changed)
     rules = RuleBook(RulePeriod(entity, found, 0, None, None) for entity, found in values.items())
     return Shadow(ShadowPin("half", "v1", 0), RuleGovernor(rules), differing(book, values, 0))
 
