@@ -89,6 +89,7 @@ def test_the_audit_gives_the_verdicts_of_the_broker(
     _the_cut_of_bobs_quota_is_seen(settings)
     _every_surface_has_the_brokers_harm(settings)
     _the_shadow_throttles_the_client_with_half_its_limit(settings, said)
+    _each_owner_has_an_error_budget(config, capsys)
     _the_job_says_what_it_does_and_nothing_else(directory / "audit.log")
 
 
@@ -112,6 +113,18 @@ def _the_shadow_throttles_the_client_with_half_its_limit(settings: Settings, pri
     assert re.search(r"user carol +fetch +newly throttled +350 kB/s +175 kB/s", printed)
     page = (Path(settings.tables).parent / "report.html").read_text(encoding="utf-8")
     assert "What would the shadow quotas change?" in page and "half for readers" in page
+
+
+def _each_owner_has_an_error_budget(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The clients of two owners are throttled for more than 0.5 % of their time, and those of the platform never."""
+    capsys.readouterr()
+    assert kquota(["budget", "--output", "json", "--config", str(config)]) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert {row["owner"]: row["budget_left_s"] > 0 for row in rows} == {
+        "analytics": False, "shop": False, "platform": True,
+    }  # fmt: skip
+    page = (config.parent / "report.html").read_text(encoding="utf-8")
+    assert "2 owners have spent the error budget" in page
 
 
 def _the_job_says_what_it_does_and_nothing_else(log: Path) -> None:

@@ -68,6 +68,7 @@ _CONFIG = """\
 # Written by the demo; the keys are those of conf/kquota.yaml.
 cluster_id: demo
 tables: {directory}/tables
+owners: {directory}/owners.yaml
 checkpoints: {directory}/checkpoints
 kafka:
   bootstrap_servers: {bootstrap}
@@ -202,6 +203,7 @@ def _write_config(cluster: Cluster, source: str) -> Path:
     bootstrap = login.pop("bootstrap.servers")
     config = DIRECTORY / "kquota.yaml"
     config.touch(mode=0o600)
+    (DIRECTORY / "owners.yaml").write_text(demo_plan.OWNERS, encoding="utf-8")
     if source == "log":  # JMX shows rates, which cannot be judged again under other quotas
         (DIRECTORY / "shadow.yaml").write_text(demo_plan.shadow_file(), encoding="utf-8")
     text = _CONFIG.format(

@@ -31,6 +31,15 @@ QUOTAS: dict[Entity, dict[QuotaKey, float]] = {
     Entity(None, DEFAULT): {_PRODUCE: 150_000},
 }
 """Quotas on levels 1, 2, 3, 6, 7 and 8; each default has only one key, so that both defaults get traffic."""
+OWNERS = """\
+# Written by the demo; conf/owners.example.yaml has every key, commented.
+objective_percent: 99.5
+objective_days: 30
+owners:
+  - {name: platform, users: [kquota, kquota-broker]}
+  - {name: shop, users: [alice, erin]}
+  - {name: analytics, users: [bob, carol, dave]}
+"""
 HALVED = Entity(DEFAULT, None)
 SHADOW_NAME = "half for readers"
 

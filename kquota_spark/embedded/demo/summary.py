@@ -202,7 +202,13 @@ def next_steps(config: Path, report: Path) -> str:
     """
     own = Path(".venv/bin/kquota")
     kquota = own if own.exists() else own.name
-    commands = ("top --once", "timeline --user bob --type produce", "violations --user alice", "doctor")
+    commands = (
+        "top --once",
+        "timeline --user bob --type produce",
+        "why --client-id dashboard",
+        "budget",
+        "doctor",
+    )
     lines = [
         f"open {report} in a browser, and try",
         *(f"  {kquota} {each} --config {config}" for each in commands),
