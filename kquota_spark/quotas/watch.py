@@ -17,8 +17,9 @@ from kquota_spark.process.clock import now_ms
 from kquota_spark.quotas.leaders import LeaderWatcher
 from kquota_spark.quotas.ledger import NAME_LIMIT, Edits, Ledger, mended, timed_alike_ahead
 from kquota_spark.quotas.watched_sources import AdminSource, Answer, WatchedSource, ZooKeeperSource
+from kquota_spark.store.delta.errors import delta_errors
 from kquota_spark.store.rules_tables import RulesTables
-from kquota_spark.store.storage import delta_errors, storage_options
+from kquota_spark.store.storage import storage_options
 
 _log = logging.getLogger(__name__)
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
-from deltalake import write_deltalake
 
 from kquota_spark.checkpoints.checkpoints import LOG
 from kquota_spark.checkpoints.driver_lease import only_driver
@@ -29,9 +28,9 @@ from kquota_spark.replay.parsing import ingest_settings
 from kquota_spark.schema.tables import REQUESTS
 from kquota_spark.ship.log_text import DamagedGzipError, LogText
 from kquota_spark.store.creation import ARCHIVED, create_tables
-from kquota_spark.store.durable import sync_commit
+from kquota_spark.store.delta.errors import delta_errors
 from kquota_spark.store.reading import query
-from kquota_spark.store.storage import delta_errors, delta_table, place_of
+from kquota_spark.store.storage import delta_table, place_of
 
 _HASH_LENGTH = 16
 _REPORT_S = 2.0
@@ -110,9 +109,7 @@ def _append(settings: Settings, broker_id: int, path: Path, topic: str) -> Backf
     )
     try:
         with delta_errors(f"{_shown(path)}: cannot be written to {table}"):
-            requests = delta_table(settings, REQUESTS.name)
-            write_deltalake(requests, batches, mode="append")
-            sync_commit(requests)
+            delta_table(settings, REQUESTS.name).append(batches)
     except UserError:
         if found.problem is not None:  # the writer has wrapped it in an error of its own
             raise found.problem from None
