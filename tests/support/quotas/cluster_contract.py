@@ -267,7 +267,7 @@ def an_edit_of_a_person_in_between_is_not_overwritten(cluster: ClusterUnderTest,
 def followed_edits(
     cluster: ClusterUnderTest, name: str, source: WatchedSource, ledger: Ledger
 ) -> list[Edited]:
-    """Key, value and previous value of the edits of a user since the last call; it waits for one."""
+    """Key, value and previous value of the edits of a user since the last call, by key; it waits for one."""
     found: list[Edited] = []
 
     def is_there() -> bool:
@@ -279,7 +279,7 @@ def followed_edits(
 
     # A broker follows its controller, and a watch its server, some milliseconds behind.
     assert wait_for(is_there, within_s=60)
-    return found
+    return sorted(found, key=lambda edit: edit[0].value)
 
 
 def each_edit_is_followed_once_whoever_makes_it(cluster: ClusterUnderTest, name: str) -> None:
