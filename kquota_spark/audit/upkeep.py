@@ -12,15 +12,16 @@ from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 
 import pyarrow as pa
-from deltalake import DeltaTable
 
 from kquota_spark.checkpoints.checkpoints import targets_of
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.process.polling import Polling
 from kquota_spark.schema.tables import TABLES, VIOLATIONS
+from kquota_spark.store.delta.errors import delta_errors
+from kquota_spark.store.delta.table import StoredTable
 from kquota_spark.store.packing import due, pack, small_files
-from kquota_spark.store.storage import delta_errors, delta_table
+from kquota_spark.store.storage import delta_table
 from kquota_spark.store.table_log import trim_log
 
 _log = logging.getLogger(__name__)
@@ -42,7 +43,7 @@ class Upkeep(Polling):
         self._settings, self._clock_s = settings, clock_s
         names = [*(name for query in queries for name in targets_of(settings, query)), VIOLATIONS.name]
         self._trim_at_s = dict.fromkeys(names, clock_s())
-        self._tables: dict[str, DeltaTable] = {}
+        self._tables: dict[str, StoredTable] = {}
         self._rest_until_s = clock_s()
 
     def work(self) -> bool:
@@ -75,7 +76,7 @@ class Upkeep(Polling):
         if table is None:
             table = self._tables[name] = delta_table(self._settings, name)
         else:
-            table.update_incremental()
+            table.refresh()
         files = due(small_files(table))
         return bool(files) and pack(self._settings, _DECLARED[name], files)
 

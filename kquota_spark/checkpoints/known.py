@@ -10,7 +10,6 @@ from typing import Any, ClassVar, TypeVar, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable
 
 from kquota_spark.checkpoints.pinned import Pinned, pinned
 from kquota_spark.checkpoints.shadow_file import kept_values
@@ -29,6 +28,8 @@ from kquota_spark.quotas.stored import leader_changes
 from kquota_spark.schema.broker_tables import BROKER_CONFIGS
 from kquota_spark.schema.gap_tables import BROKER_START, LOG_GAPS, MID_STREAM
 from kquota_spark.schema.quota_tables import PARTITION_LEADERS, QUOTA_RULES
+from kquota_spark.store.delta.errors import MissingTableError, delta_errors
+from kquota_spark.store.delta.table import StoredTable
 from kquota_spark.store.quota_rows import (
     is_of_sources,
     known_through_ms,
@@ -37,7 +38,7 @@ from kquota_spark.store.quota_rows import (
     source_filter,
 )
 from kquota_spark.store.rows import rows_in_ms
-from kquota_spark.store.storage import MissingTableError, arrow_files, delta_errors, delta_table, place_of
+from kquota_spark.store.storage import delta_table, place_of
 
 _KEYS = (*(key.value for key in QuotaKey), IP_QUOTA_KEY)
 _COMPARED = ("entity", "valid_from", "valid_to", "certain_from", "version", *_KEYS)
@@ -126,7 +127,7 @@ class _Watched:
 
     settings: Settings
     name: str
-    table: DeltaTable | None = None
+    table: StoredTable | None = None
     asked: int | None = None
     """The pinned version that was read last; None for the newest."""
     paths: frozenset[str] = frozenset()
@@ -152,36 +153,36 @@ class _Watched:
             self.table = None
             raise
 
-    def _at(self, version: int | None) -> DeltaTable:
+    def _at(self, version: int | None) -> StoredTable:
         if version is not None:
             # The files of an old version may be removed, if a micro-batch runs again after a long stop of the job.
             with suppress(UserError), delta_errors(self.name):
                 table = self.table or delta_table(self.settings, self.name, version)
-                table.load_as_version(version)
+                table.move_to(version)
                 self._take(table)
                 return table
         table = delta_table(self.settings, self.name)
         self._take(table)
         return table
 
-    def _take(self, table: DeltaTable) -> None:
-        paths = frozenset(table.get_add_actions(flatten=True).column("path").to_pylist())
+    def _take(self, table: StoredTable) -> None:
+        paths = frozenset(table.paths())
         others = frozenset(path for path in paths if not is_of_sources(path))
         if others != self.paths or not self.edition:
             if self._differs(table) or not self.edition:
                 self.edition += 1
             self.paths = others
 
-    def _differs(self, table: DeltaTable) -> bool:
+    def _differs(self, table: StoredTable) -> bool:
         """Read all rows; return whether they changed."""
         before, self.rows = self.rows, rows_in_ms(self._read(table, []))
         return self.rows != before
 
     def _read(
-        self, table: DeltaTable, filters: list[tuple[str, str, Any]], columns: list[str] | None = None
+        self, table: StoredTable, filters: list[tuple[str, str, Any]], columns: list[str] | None = None
     ) -> pa.Table:
         mine = [("cluster_id", "=", self.settings.cluster_id), *filters]
-        return table.to_pyarrow_table(columns=columns, filters=mine, filesystem=arrow_files(table))
+        return table.rows(columns, mine)
 
 
 @dataclass
@@ -201,12 +202,11 @@ class _WatchedOpen(_Watched):
 class WatchedGaps(_WatchedOpen):
     """The gaps after which a ring may still miss samples, and the rows about how each log began."""
 
-    def _differs(self, table: DeltaTable) -> bool:
+    def _differs(self, table: StoredTable) -> bool:
         earliest = datetime.fromtimestamp(max(self.open_from_ms - _GAPS_KEPT_MS, 0) / 1_000, UTC)
         is_wanted = (pc.field("to_time") >= earliest) | pc.field("reason").isin((MID_STREAM, BROKER_START))
         is_mine = pc.field("cluster_id") == self.settings.cluster_id
-        dataset = table.to_pyarrow_dataset(filesystem=arrow_files(table))
-        before, self.rows = self.rows, rows_in_ms(dataset.to_table(filter=is_mine & is_wanted))
+        before, self.rows = self.rows, rows_in_ms(table.dataset().to_table(filter=is_mine & is_wanted))
         return self.rows != before
 
 
@@ -216,12 +216,12 @@ class _WatchedRules(_WatchedOpen):
 
     known: KnownRules = field(default_factory=KnownRules)
 
-    def _take(self, table: DeltaTable) -> None:
+    def _take(self, table: StoredTable) -> None:
         super()._take(table)
         of_source = self._read(table, source_filter(), list(COLUMNS))
         self.known.known_through_ms = known_through_ms(rows_in_ms(of_source))
 
-    def _differs(self, table: DeltaTable) -> bool:
+    def _differs(self, table: StoredTable) -> bool:
         return self.known.take_rules(self._read(table, [], list(COLUMNS)), self.open_from_ms)
 
 

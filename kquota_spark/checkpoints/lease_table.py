@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Transaction
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.store.durable import sync_commit
-from kquota_spark.store.storage import OvertakenError, committed, delta_errors, storage_options
+from kquota_spark.store.delta.errors import OvertakenError, committed, delta_errors
+from kquota_spark.store.delta.table import StoredTable, is_table
+from kquota_spark.store.storage import storage_options
 
 _SCHEMA = pa.schema([pa.field("name", pa.string())])
 _PROPERTIES = {"delta.checkpointInterval": "10", "delta.logRetentionDuration": "interval 1 days"}
@@ -24,7 +24,7 @@ class LeaseTable:
 
     def __init__(self, settings: Settings, place: str) -> None:
         self._storage, self._place = storage_options(settings), place
-        self._table: DeltaTable | None = None
+        self._table: StoredTable | None = None
         self._read: tuple[int, dict[str, int]] = (-1, {})
         """A version of the table, and the numbers that were read from it."""
 
@@ -38,21 +38,21 @@ class LeaseTable:
         known, self._table = self._table, None
         with delta_errors(f"{self._place}: cannot be read"):
             if known is not None:
-                known.update_incremental()
-            elif DeltaTable.is_deltatable(self._place, self._storage):
-                known = DeltaTable(self._place, storage_options=self._storage)
+                known.refresh()
+            elif is_table(self._place, self._storage):
+                known = StoredTable.opened(self._place, self._storage)
             found = 0 if known is None else self._number_in(known, name)
         self._table = known
         return found
 
-    def _number_in(self, table: DeltaTable, name: str) -> int:
+    def _number_in(self, table: StoredTable, name: str) -> int:
         # deltalake requests each entry of the log since its last checkpoint: once per version is enough.
         version = table.version()
         if self._read[0] != version:
             self._read = (version, {})
         numbers = self._read[1]
         if name not in numbers:
-            numbers[name] = table.transaction_version(name) or 0
+            numbers[name] = table.number_of(name) or 0
         return numbers[name]
 
     def take(self, name: str, number: int) -> bool:
@@ -65,28 +65,21 @@ class LeaseTable:
         Raises:
             UserError: the store does not answer.
         """
-        properties = CommitProperties(app_transactions=[Transaction(name, number + 1)])
         try:
             with delta_errors(f"{self._place}: cannot be written"):
                 table = self._opened()
                 if self._number_in(table, name) != number:
                     return False
                 # Based on the version that was read: a commit of the same name since then is a conflict.
-                table.create_write_transaction(
-                    [], mode="append", schema=_SCHEMA, partition_by=[], commit_properties=properties
-                )
-                table.update_incremental()
-                sync_commit(table)
+                table.take_number(_SCHEMA, (name, number + 1))
         except OvertakenError:
             return False
         return True
 
-    def _opened(self) -> DeltaTable:
+    def _opened(self) -> StoredTable:
         if self._table is None:
             self._table = committed(self._made, _ATTEMPTS)
         return self._table
 
-    def _made(self) -> DeltaTable:
-        return DeltaTable.create(
-            self._place, _SCHEMA, mode="ignore", configuration=_PROPERTIES, storage_options=self._storage
-        )
+    def _made(self) -> StoredTable:
+        return StoredTable.created(self._place, _SCHEMA, _PROPERTIES, self._storage)

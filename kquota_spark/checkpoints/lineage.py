@@ -203,7 +203,7 @@ def _require_same(settings: Settings, name: str) -> None:
 
 
 def _tables_id(settings: Settings) -> str:
-    return str(delta_table(settings, DECISIONS.name).metadata().id)
+    return delta_table(settings, DECISIONS.name).table_id
 
 
 def _of_jmx(settings: Settings) -> Lineage:

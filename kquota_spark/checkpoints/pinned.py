@@ -12,7 +12,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
-from deltalake import DeltaTable
 
 from kquota_spark.checkpoints.checkpoints import LOG, Checkpoint
 from kquota_spark.checkpoints.noted_pins import NotedPins, Versions, noted_pins, write_pins
@@ -24,7 +23,9 @@ from kquota_spark.schema.broker_tables import BROKER_CONFIGS
 from kquota_spark.schema.gap_tables import LOG_GAPS
 from kquota_spark.schema.quota_tables import PARTITION_LEADERS, QUOTA_RULES
 from kquota_spark.store.commits import MicroBatch
-from kquota_spark.store.storage import MissingTableError, delta_errors, delta_table, place_of
+from kquota_spark.store.delta.errors import MissingTableError, delta_errors
+from kquota_spark.store.delta.table import StoredTable
+from kquota_spark.store.storage import delta_table, place_of
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -53,7 +54,7 @@ class Pins:
         self._query = query
         self._shadow = ShadowFile(settings, notice) if query == LOG and settings.quotas.shadow else None
         self._checkpoint = Checkpoint.of(settings, query)
-        self._opened: dict[str, DeltaTable] = {}
+        self._opened: dict[str, StoredTable] = {}
         self._is_first = True
 
     def pin(self, context: SparkContext, batch: MicroBatch) -> None:
@@ -75,7 +76,7 @@ class Pins:
             where = place_of(self._settings.tables, name)
             with suppress(MissingTableError), delta_errors(f"{where}: cannot be read"):
                 if name in self._opened:
-                    self._opened[name].update_incremental()
+                    self._opened[name].refresh()
                 else:
                     self._opened[name] = delta_table(self._settings, name)
                 yield name, self._opened[name].version()

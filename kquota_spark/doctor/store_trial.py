@@ -28,15 +28,9 @@ from kquota_spark.process.clock import now_ms
 from kquota_spark.schema.columns import Column, Table, bigint, string
 from kquota_spark.store.commits import BatchCommits, MicroBatch
 from kquota_spark.store.creation import create_table
-from kquota_spark.store.durable import sync_commit
+from kquota_spark.store.delta.errors import delta_errors
 from kquota_spark.store.parts import Part, PartWriter
-from kquota_spark.store.storage import (
-    arrow_files,
-    delta_errors,
-    delta_table,
-    file_system,
-    place_of,
-)
+from kquota_spark.store.storage import delta_table, file_system, place_of
 
 TRIAL = Table(
     "trial",
@@ -50,7 +44,7 @@ TRIAL = Table(
     ("number",),
 )
 _WRITERS, _ROUNDS, _START_S = 4, 3, 30.0
-_SAME_KEY = "target.number = source.number"
+_SAME_KEY = "old.number = new.number"
 _CONDITIONAL = (
     "the store puts a commit over one that is there, so two writers would lose rows: use a store with conditional "
     "writes (If-None-Match)"
@@ -94,9 +88,7 @@ def written_part(trial: Settings, number: int) -> list[Part]:
 
 def numbers_seen(trial: Settings) -> list[int]:
     """The numbers of the rows that this process reads through deltalake, sorted."""
-    table = delta_table(trial, TRIAL.name)
-    rows = table.to_pyarrow_table(columns=["number"], filesystem=arrow_files(table))
-    found: list[Any] = rows["number"].to_pylist()
+    found: list[Any] = delta_table(trial, TRIAL.name).rows(["number"])["number"].to_pylist()
     return sorted(found)
 
 
@@ -157,10 +149,7 @@ def _merged(trial: Settings, count: int) -> None:
     rows = pa.Table.from_pylist(
         [row | {"number": number} for number in (0, count)], schema=TRIAL.arrow_schema()
     )
-    table = delta_table(trial, TRIAL.name)
-    merger = table.merge(rows, _SAME_KEY, source_alias="source", target_alias="target")
-    merger.when_matched_update_all().when_not_matched_insert_all().execute()
-    sync_commit(table)
+    delta_table(trial, TRIAL.name).merge(rows, _SAME_KEY, TRIAL.names)
 
 
 def _is_exclusive(trial: Settings) -> bool:

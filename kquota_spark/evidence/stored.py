@@ -31,8 +31,9 @@ from kquota_spark.pipeline.sent import Manager
 from kquota_spark.quotas.stored import stored_rules
 from kquota_spark.schema.key_columns import FROM_LOG
 from kquota_spark.schema.tables import LEFT_OUT, REQUESTS, USAGE
+from kquota_spark.store.delta.errors import delta_errors
 from kquota_spark.store.reading import Tables, utc_text
-from kquota_spark.store.storage import arrow_files, delta_errors, delta_table
+from kquota_spark.store.storage import delta_table
 
 MOST_REQUESTS = 100_000
 """Maximum number of requests before the second that are replayed, so that one row takes seconds at most."""
@@ -228,9 +229,7 @@ def _known(tables: Tables, settings: Settings, windows: BrokerWindows) -> Known:
 
 def _read(settings: Settings, name: str, columns: tuple[str, ...], chosen: ds.Expression) -> pa.Table:
     with delta_errors(f"table {name} under {settings.tables} cannot be read"):
-        delta = delta_table(settings, name)
-        dataset = delta.to_pyarrow_dataset(filesystem=arrow_files(delta))
-        return dataset.to_table(columns=list(columns), filter=chosen)
+        return delta_table(settings, name).dataset().to_table(columns=list(columns), filter=chosen)
 
 
 def _one_batch(table: pa.Table) -> pa.RecordBatch:

@@ -17,7 +17,8 @@ from kquota_spark.process.check import Check, Status, ok, warn
 from kquota_spark.process.polling import Polling
 from kquota_spark.schema.broker_tables import BROKER_CONFIGS
 from kquota_spark.schema.gap_tables import BROKER_RESTART, LOG_GAPS
-from kquota_spark.store.storage import arrow_files, delta_errors, delta_table, delta_table_if_there
+from kquota_spark.store.delta.errors import delta_errors
+from kquota_spark.store.storage import delta_table, delta_table_if_there
 
 _log = logging.getLogger(__name__)
 _NAMES = [field.name for field in fields(BrokerConfig)]
@@ -150,7 +151,7 @@ def _rows(settings: Settings) -> list[dict[str, Any]]:
     if table is None:
         return []
     mine = [("cluster_id", "=", settings.cluster_id)]
-    return list(table.to_pyarrow_table(filters=mine, filesystem=arrow_files(table)).to_pylist())
+    return list(table.rows(filters=mine).to_pylist())
 
 
 def _restarted_at(settings: Settings, broker_id: int | None, after: dt.datetime) -> dt.datetime | None:
@@ -161,7 +162,7 @@ def _restarted_at(settings: Settings, broker_id: int | None, after: dt.datetime)
     mine = [
         ("cluster_id", "=", settings.cluster_id), ("broker_id", "=", broker_id), ("reason", "=", BROKER_RESTART)
     ]  # fmt: skip
-    rows = table.to_pyarrow_table(filters=mine, filesystem=arrow_files(table)).to_pylist()
+    rows = table.rows(filters=mine).to_pylist()
     return max((row["to_time"] for row in rows if row["to_time"] > after), default=None)
 
 
@@ -177,10 +178,8 @@ def _record(
     then. Otherwise they hold from now on.
     """
     import pyarrow as pa
-    from deltalake import write_deltalake
 
     from kquota_spark.store.creation import create_table
-    from kquota_spark.store.durable import sync_commit
 
     create_table(settings, BROKER_CONFIGS)
     rows = _rows(settings)
@@ -207,11 +206,6 @@ def _record(
         rows.append(reported | {"valid_from": None if last is None else begun, "valid_to": None})
     if is_changed:
         quoted = settings.cluster_id.replace("'", "''")
-        table = delta_table(settings, BROKER_CONFIGS.name)
-        write_deltalake(
-            table,
-            pa.Table.from_pylist(rows, schema=BROKER_CONFIGS.arrow_schema()),
-            mode="overwrite",
-            predicate=f"cluster_id = '{quoted}'",
+        delta_table(settings, BROKER_CONFIGS.name).replace(
+            pa.Table.from_pylist(rows, schema=BROKER_CONFIGS.arrow_schema()), f"cluster_id = '{quoted}'"
         )
-        sync_commit(table)

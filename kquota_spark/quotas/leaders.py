@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pyarrow as pa
-from deltalake import DeltaTable, write_deltalake
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
@@ -16,8 +15,9 @@ from kquota_spark.model.quotas.quota_callback import LeaderBook, LeaderChange, T
 from kquota_spark.process.polling import Polling
 from kquota_spark.quotas.stored import stored_leaders
 from kquota_spark.schema.quota_tables import PARTITION_LEADERS
-from kquota_spark.store.durable import sync_commit
-from kquota_spark.store.storage import delta_errors, place_of, storage_options
+from kquota_spark.store.delta.errors import delta_errors
+from kquota_spark.store.delta.table import StoredTable
+from kquota_spark.store.storage import place_of, storage_options
 from kquota_spark.store.table_log import set_log_properties
 
 _log = logging.getLogger(__name__)
@@ -62,22 +62,20 @@ class LeaderWatcher(Polling):
         if rows:
             data = pa.Table.from_pylist(rows, schema=PARTITION_LEADERS.arrow_schema())
             with delta_errors(f"{self._settings.tables}: {PARTITION_LEADERS.name} cannot be written"):
-                write_deltalake(self._table, data, mode="append")
-                sync_commit(self._table)
+                self._table.append(data)
         self._known = found
 
-    def _opened(self) -> DeltaTable:
+    def _opened(self) -> StoredTable:
         uri = place_of(self._settings.tables, PARTITION_LEADERS.name)
         with delta_errors(f"{uri}: cannot be opened as a Delta table"):
-            opened = DeltaTable.create(
+            opened = StoredTable.created(
                 uri,
                 PARTITION_LEADERS.arrow_schema(),
-                mode="ignore",
-                configuration=PARTITION_LEADERS.log_properties,
-                storage_options=storage_options(self._settings),
+                PARTITION_LEADERS.log_properties,
+                storage_options(self._settings),
             )
             set_log_properties(opened, PARTITION_LEADERS)
-            sync_commit(opened)
+            opened.flush()
             return opened
 
     def _row(self, change: LeaderChange) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from kquota_spark.process.listeners import require_listener
 from kquota_spark.quotas.stored import stored_leaders
 from kquota_spark.store.quota_rows import cluster_in, known_through_ms, rule_period_of, rules_of_clients
 from kquota_spark.store.reading import query
-from kquota_spark.store.storage import local_place_of, place_of, storage_options
+from kquota_spark.store.storage import is_there
 
 _RULES = f"""
 select cluster_id, level, entity, {", ".join(key.value for key in QuotaKey)}, epoch_ms(valid_from) as valid_from,
@@ -153,7 +153,7 @@ def from_settings(settings: Settings, of: Client | None = None) -> QuotaHistory:
     Raises:
         UserError: the source cannot be read.
     """
-    if _has_rules(settings):
+    if is_there(settings, "quota_rules"):
         return from_tables(settings)
     if settings.quotas.source == "file":
         if not settings.quotas.file:
@@ -212,13 +212,3 @@ def _of_now(image: Image) -> QuotaHistory:
     problems = {**image.problems, **image.unreadable}
     shown = tuple(f"{place}: {problem}" for place, problem in sorted(problems.items()))
     return QuotaHistory(image.origin, RuleBook(rules), has_history=False, problems=shown)
-
-
-def _has_rules(settings: Settings) -> bool:
-    local = local_place_of(settings.tables, "quota_rules")
-    if local is not None:
-        return (local / "_delta_log").is_dir()
-    from deltalake import DeltaTable
-
-    where = place_of(settings.tables, "quota_rules")
-    return bool(DeltaTable.is_deltatable(where, storage_options(settings)))

@@ -14,6 +14,7 @@ from kquota_spark.model.quotas.quota_callback import LeaderChange, TopicPartitio
 from kquota_spark.model.quotas.quota_types import IpQuotaKey, QuotaKey
 from kquota_spark.model.quotas.rules import BEGINNING_MS, END_MS, RulePeriod
 from kquota_spark.schema.quota_tables import PARTITION_LEADERS, QUOTA_RULES
+from kquota_spark.store.delta.errors import delta_errors
 from kquota_spark.store.quota_rows import (
     KNOWN_THROUGH,
     cluster_in,
@@ -22,7 +23,7 @@ from kquota_spark.store.quota_rows import (
     rules_of_clients,
 )
 from kquota_spark.store.reading import Tables
-from kquota_spark.store.storage import arrow_files, delta_errors, delta_table_if_there, place_of
+from kquota_spark.store.storage import delta_table_if_there, place_of
 
 _KEYS = (*QuotaKey, *IpQuotaKey)
 _SET = f"""
@@ -82,7 +83,7 @@ def _rows_of(settings: Settings, name: str) -> list[dict[str, Any]] | None:
         if table is None:
             return None
         mine = [("cluster_id", "=", settings.cluster_id)]
-        found = table.to_pyarrow_table(filters=mine, filesystem=arrow_files(table))
+        found = table.rows(filters=mine)
     return rows_in_ms(found)
 
 

@@ -12,28 +12,22 @@ from itertools import count
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
-from deltalake.exceptions import CommitFailedError
-from deltalake.fs import DeltaStorageHandler
-from deltalake.transaction import AddAction
 
 from kquota_spark.config.roots import local_path
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.schema.columns import Table
-from kquota_spark.store.durable import sync_commit
+from kquota_spark.store.delta.errors import committed
+from kquota_spark.store.delta.file_systems import table_files
+from kquota_spark.store.delta.table import StoredTable
 from kquota_spark.store.parts import Part, dataset_of
-from kquota_spark.store.storage import (
-    committed,
-    delta_table,
-    file_system,
-    log_actions,
-    place_of,
-    storage_options,
-)
-from kquota_spark.store.table_log import may_be_older
+from kquota_spark.store.storage import delta_table, file_system, log_of, place_of, storage_options
 
 _ATTEMPTS = 5
+_OVERTAKEN = (
+    "another writer changed the same rows of a table five times in a row: is a second kquota maintain or restate "
+    "running?"
+)
 
 
 class MicroBatch(NamedTuple):
@@ -42,14 +36,9 @@ class MicroBatch(NamedTuple):
     query_id: str
     number: int
 
-    @property
-    def properties(self) -> CommitProperties:
-        """The properties that a commit of it carries."""
-        return CommitProperties(app_transactions=[Transaction(self.query_id, self.number)])
-
-    def is_in(self, table: DeltaTable) -> bool:
+    def is_in(self, table: StoredTable) -> bool:
         """Whether it, or a later one of the same query, is committed in a snapshot of a table."""
-        number = table.transaction_version(self.query_id)
+        number = table.number_of(self.query_id)
         return number is not None and number >= self.number
 
 
@@ -58,20 +47,20 @@ class BatchCommits:
 
     def __init__(self, settings: Settings, table: Table) -> None:
         self._settings, self._declared = settings, table
-        self._table: DeltaTable | None = None
+        self._table: StoredTable | None = None
         self._is_seen = False
         self._synced = 0
         """The newest version that this object knows to be on disk."""
         self._own: tuple[int, MicroBatch] | None = None
         """The version that this object's last commit makes if no other commit comes in between, and its micro-batch."""
 
-    def newest(self) -> DeltaTable:
+    def newest(self) -> StoredTable:
         """The table as it is now."""
         if self._table is None:
             self._table = delta_table(self._settings, self._declared.name)
             self._synced = self._table.version()
-        elif may_be_older(self._table):
-            self._table.update_incremental()
+        elif self._table.may_be_older():
+            self._table.refresh()
         return self._table
 
     def version(self) -> int:
@@ -82,7 +71,7 @@ class BatchCommits:
         """Whether this run or an earlier one has committed a micro-batch."""
         return self.is_in(self.newest(), batch)
 
-    def is_in(self, table: DeltaTable, batch: MicroBatch) -> bool:
+    def is_in(self, table: StoredTable, batch: MicroBatch) -> bool:
         """Whether a micro-batch, or a later one of the same query, is committed in a snapshot of a table.
 
         deltalake reads each log entry since the last checkpoint for that: on an object store up to 100 requests.
@@ -115,12 +104,6 @@ class BatchCommits:
         Raises:
             CommitFailedError: other writers were faster each time.
         """
-        actions: list[Any] = [
-            AddAction(
-                part.path, part.size, {"event_date": part.event_date}, part.written_ms, is_news, part.stats
-            )
-            for part in parts
-        ]
         attempts = count(1)
 
         def append() -> None:
@@ -131,13 +114,7 @@ class BatchCommits:
                 if is_first:
                     self.discard(parts)
                 return
-            table.create_write_transaction(
-                actions,
-                mode="append",
-                schema=self._declared.arrow_schema(),
-                partition_by=list(self._declared.partition_by),
-                commit_properties=batch.properties,
-            )
+            table.commit(self._declared, parts, once=batch, is_news=is_news)
             self.made(following, batch)
 
         committed(append, _ATTEMPTS)
@@ -145,11 +122,11 @@ class BatchCommits:
 
     def sync(self, *, has_files: bool = True) -> None:
         """Flush the commits since the last call to the disk; for `has_files` see `sync_commit`."""
-        if self._table is None or local_path(self._table.table_uri) is None:
+        if self._table is None or local_path(self._table.place) is None:
             return  # nothing was committed, or an object store: no unneeded requests
         table = self.newest()
         if table.version() > self._synced:
-            sync_commit(table, first=self._synced + 1, has_files=has_files)
+            table.flush(first=self._synced + 1, has_files=has_files)
             self._synced = table.version()
 
     def require_there(self, parts: Sequence[Part]) -> None:
@@ -163,11 +140,11 @@ class BatchCommits:
         """
         if self._is_seen or not parts:
             return
-        where = self.newest().table_uri
+        where = self.newest().place
         is_local = local_path(where) is not None
         # On an object store each file costs a request.
         paths = [part.path for part in (parts if is_local else parts[:1])]
-        found = DeltaStorageHandler(where, storage_options(self._settings)).get_file_info(paths)
+        found = table_files(where, storage_options(self._settings)).get_file_info(paths)
         lost = [info.path for info in found if not info.is_file]
         if lost:
             raise UserError(
@@ -190,28 +167,7 @@ class BatchCommits:
 
     def paths_of(self, batch: MicroBatch) -> list[str] | None:
         """The files of a micro-batch, from its own commit; None if the table's log has no such commit."""
-        version = self._version_of(batch)
-        if version is None:
-            return None
-        actions = log_actions(self._settings, self._declared.name, version)
-        return [action["add"]["path"] for action in actions if "add" in action]
-
-    def _version_of(self, batch: MicroBatch) -> int | None:
-        """The version of the table that a micro-batch made; None if the table's log has no such commit."""
-        from pyarrow import fs
-
-        files, root = self._place()
-        infos = files.get_file_info(fs.FileSelector(f"{root}/_delta_log"))
-        names = (info.base_name.removesuffix(".json") for info in infos if info.extension == "json")
-        wanted = {"appId": batch.query_id, "version": batch.number}
-        for version in sorted((int(name) for name in names if name.isdigit()), reverse=True):
-            actions = log_actions(self._settings, self._declared.name, version)
-            txns = [action["txn"] for action in actions if "txn" in action]
-            if any(wanted.items() <= txn.items() for txn in txns):
-                return version
-            if any(txn["appId"] == batch.query_id and txn["version"] < batch.number for txn in txns):
-                return None
-        return None
+        return log_of(self._settings, self._declared.name).paths_of(*batch)
 
     def _place(self) -> tuple[Any, str]:
         return file_system(self._settings, place_of(self._settings.tables, self._declared.name))
@@ -225,13 +181,7 @@ def retried(commit: Callable[[], None]) -> None:
     Raises:
         UserError: another writer was faster five times in a row.
     """
-    try:
-        committed(commit, _ATTEMPTS)
-    except CommitFailedError as error:
-        raise UserError(
-            "another writer changed the same rows of a table five times in a row: is a second kquota maintain "
-            "or restate running?"
-        ) from error
+    committed(commit, _ATTEMPTS, _OVERTAKEN)
 
 
 def replace_rows(settings: Settings, declared: Table, parts: Sequence[Part], condition: str) -> None:
@@ -255,9 +205,7 @@ def replace_rows(settings: Settings, declared: Table, parts: Sequence[Part], con
     def replace() -> None:
         batches = dataset_of(settings, declared, paths).to_batches() if paths else ()
         rows = pa.RecordBatchReader.from_batches(declared.arrow_schema(), batches)
-        table = delta_table(settings, declared.name)
-        write_deltalake(table, rows, mode="overwrite", predicate=condition)
-        sync_commit(table)
+        delta_table(settings, declared.name).replace(rows, condition)
 
     try:
         retried(replace)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable, Schema, write_deltalake
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
@@ -14,10 +13,11 @@ from kquota_spark.schema.gap_tables import LOG_GAPS
 from kquota_spark.schema.quota_tables import QUOTA_RULES
 from kquota_spark.schema.shadow_tables import SHADOW_DECISIONS
 from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE, VIOLATIONS
-from kquota_spark.store.durable import sync_commit
+from kquota_spark.store.delta.errors import delta_errors
+from kquota_spark.store.delta.table import StoredTable, as_stored
 from kquota_spark.store.reading import query
 from kquota_spark.store.rules_tables import open_rules_table
-from kquota_spark.store.storage import arrow_files, delta_errors, delta_table, place_of, storage_options
+from kquota_spark.store.storage import delta_table, place_of, storage_options
 from kquota_spark.store.table_log import set_log_properties
 
 _WRITTEN_BY_THE_JOB: tuple[Table, ...] = (
@@ -50,24 +50,20 @@ def create_table(settings: Settings, declared: Table) -> None:
     """Create or extend one table; see `create_tables`."""
     path = place_of(settings.tables, declared.name)
     with delta_errors(f"table {declared.name} cannot be created at {path}"):
-        table = DeltaTable.create(
+        table = StoredTable.created(
             path,
-            schema=declared.arrow_schema(),
-            mode="ignore",
-            storage_options=storage_options(settings),
-            partition_by=list(declared.partition_by),
+            declared.arrow_schema(),
+            declared.log_properties | _properties(declared) | {VERSION_PROPERTY: str(SCHEMA_VERSION)},
+            storage_options(settings),
+            partition_by=declared.partition_by,
             name=declared.name,
-            description=declared.grain,
-            configuration=declared.log_properties
-            | _properties(declared)
-            | {VERSION_PROPERTY: str(SCHEMA_VERSION)},
-            raise_if_key_not_exists=False,
+            grain=declared.grain,
         )
         _extend(table, declared, path)
-        sync_commit(table)
+        table.flush()
 
 
-def _extend(table: DeltaTable, declared: Table, path: str) -> None:
+def _extend(table: StoredTable, declared: Table, path: str) -> None:
     version = _version(table)
     if version > SCHEMA_VERSION:
         raise UserError(
@@ -75,33 +71,27 @@ def _extend(table: DeltaTable, declared: Table, path: str) -> None:
             f"{SCHEMA_VERSION}): use that release, or give tables: another path"
         )
     # Both are converted through Delta's own types: Arrow has more than one name for the elements of a list.
-    wanted = _arrow(Schema.from_arrow(declared.arrow_schema()))
-    found = _arrow(table.schema())
+    wanted, found = as_stored(declared.arrow_schema()), table.schema()
     if not _is_within(pa.struct(found), pa.struct(wanted)):
         raise UserError(
             f"table {declared.name} at {path} has other columns than this release writes: "
             "give tables: another path, or use the release that made it"
         )
     if not _is_within(pa.struct(wanted), pa.struct(found)):
-        write_deltalake(table, wanted.empty_table(), mode="append", schema_mode="merge")
+        table.append(wanted.empty_table(), adds_columns=True)
     set_log_properties(table, declared)
     properties = _properties(declared)
-    if not properties.items() <= table.metadata().configuration.items():
-        table.alter.set_table_properties(properties, raise_if_not_exists=False)
+    if not properties.items() <= table.properties.items():
+        table.set_properties(properties)
     if version < SCHEMA_VERSION:
         # Last: if a start is cut off before this, the next one repeats it.
-        table.alter.set_table_properties({VERSION_PROPERTY: str(SCHEMA_VERSION)}, raise_if_not_exists=False)
+        table.set_properties({VERSION_PROPERTY: str(SCHEMA_VERSION)})
 
 
 def _properties(declared: Table) -> dict[str, str]:
     """Properties for writing the files of a table; tables of an older release get them too."""
     skipped_by = {"delta.dataSkippingStatsColumns": ",".join(declared.skip_by)}
     return skipped_by | _PROPERTIES.get(declared.name, {})
-
-
-def _arrow(schema: Schema) -> pa.Schema:
-    found: pa.Schema = pa.schema(schema.to_arrow())  # type: ignore[arg-type]
-    return found
 
 
 def _is_within(old: pa.DataType, new: pa.DataType) -> bool:
@@ -116,8 +106,8 @@ def _is_within(old: pa.DataType, new: pa.DataType) -> bool:
     return old == new
 
 
-def _version(table: DeltaTable) -> int:
-    text = table.metadata().configuration.get(VERSION_PROPERTY)
+def _version(table: StoredTable) -> int:
+    text = table.properties.get(VERSION_PROPERTY)
     return int(text) if text is not None and text.isdecimal() else _FIRST_VERSION
 
 
@@ -132,7 +122,7 @@ def has_rows(settings: Settings, name: str, source: str | None = None) -> bool:
     If `source` is `log` or `jmx`, only its rows count: two queries write some of the tables.
     """
     table = delta_table(settings, name)
-    if pa.table(table.get_add_actions()).num_rows == 0:
+    if not table.paths():
         return False
     if name == REQUESTS.name:
         return bool(query(settings, [name], _FROM_KAFKA, [settings.cluster_id]).rows)
@@ -141,6 +131,5 @@ def has_rows(settings: Settings, name: str, source: str | None = None) -> bool:
         is_of_source = pc.field("source") == source
         # A release without JMX wrote no source.
         is_meant &= is_of_source | pc.field("source").is_null() if source == "log" else is_of_source
-    dataset = table.to_pyarrow_dataset(filesystem=arrow_files(table))
-    rows = dataset.scanner(columns=["cluster_id"], filter=is_meant)
+    rows = table.dataset().scanner(columns=["cluster_id"], filter=is_meant)
     return bool(rows.head(1).num_rows)

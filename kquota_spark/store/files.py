@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 from kquota_spark.schema.columns import Column, Table
 
 if TYPE_CHECKING:
-    from deltalake import DeltaTable
+    from kquota_spark.store.delta.table import StoredTable
 
 ValueT = TypeVar("ValueT", int, str, datetime)
 _SQL_TYPES = {
@@ -37,18 +37,18 @@ class TableFile:
     """The newest time in it, epoch ms, from the statistics of the Delta log; None without statistics."""
 
 
-def files_of(delta: DeltaTable, time_column: str | None) -> list[TableFile]:
+def files_of(delta: StoredTable, time_column: str | None) -> list[TableFile]:
     """The files of a snapshot, each with its newest time in `time_column`; None for no such column."""
-    actions = delta.get_add_actions(flatten=True)
-    paths = actions.column("path").to_pylist()
+    actions = delta.files()
+    paths = actions.column("path")
     statistic = f"max.{time_column}"
-    if time_column is None or statistic not in actions.schema.names:
+    if time_column is None or statistic not in actions.names:
         return [TableFile(path, None) for path in paths]
-    newest = actions.column(statistic).to_pylist()
+    newest = actions.column(statistic)
     return [TableFile(path, _epoch_ms(time)) for path, time in zip(paths, newest, strict=True)]
 
 
-def paths_within(delta: DeltaTable, column: str, low: ValueT, high: ValueT) -> list[str]:
+def paths_within(delta: StoredTable, column: str, low: ValueT, high: ValueT) -> list[str]:
     """The files of a snapshot that may hold rows with a value in a range, by their statistics.
 
     Args:
@@ -57,11 +57,11 @@ def paths_within(delta: DeltaTable, column: str, low: ValueT, high: ValueT) -> l
         low: the least value, of the column's own type: a number, a text or a time in UTC.
         high: the end of the range, exclusive.
     """
-    actions = delta.get_add_actions(flatten=True)
-    paths: list[str] = list(actions.column("path").to_pylist())
-    if f"min.{column}" not in actions.schema.names:
+    actions = delta.files()
+    paths: list[str] = actions.column("path")
+    if f"min.{column}" not in actions.names:
         return paths
-    bounds: Iterator[Any] = (actions.column(f"{end}.{column}").to_pylist() for end in ("min", "max"))
+    bounds: Iterator[Any] = (actions.column(f"{end}.{column}") for end in ("min", "max"))
     return [
         path
         for path, least, most in zip(paths, *bounds, strict=True)
@@ -79,24 +79,25 @@ def dataset_of(where: str, storage: dict[str, str] | None, table: Table, paths: 
         paths: as the Delta log names them.
     """
     import pyarrow as pa
-    from deltalake.fs import DeltaStorageHandler
-    from pyarrow import dataset, fs
+    from pyarrow import dataset
+
+    from kquota_spark.store.delta.file_systems import table_files
 
     schema = table.arrow_schema()
     partitioned = pa.schema([field for field in schema if field.name in table.partition_by])
     return dataset.dataset(
         [unquote(path) for path in paths],
         schema=schema,
-        filesystem=fs.PyFileSystem(DeltaStorageHandler(where, storage)),
+        filesystem=table_files(where, storage),
         format="parquet",
         partitioning=dataset.partitioning(partitioned, flavor="hive"),
     )
 
 
-def unreadable_features(delta: DeltaTable) -> str:
+def unreadable_features(delta: StoredTable) -> str:
     """The table features that only Spark can read, separated by commas; empty for none."""
-    unknown = set(delta.protocol().reader_features or ()) - _READABLE_FEATURES
-    if not unknown and "delta.columnMapping.mode" in delta.metadata().configuration:
+    unknown = delta.features_for_reading() - _READABLE_FEATURES
+    if not unknown and "delta.columnMapping.mode" in delta.properties:
         return "columnMapping"
     return ", ".join(sorted(unknown))
 

@@ -7,18 +7,17 @@ rows to other files (OPTIMIZE).
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
-from kquota_spark.store.storage import MissingTableError, delta_errors, delta_table, log_actions
+from kquota_spark.store.delta.errors import MissingTableError, delta_errors
+from kquota_spark.store.storage import delta_table, log_of
 from kquota_spark.store.table_log import KEPT_ENTRIES
 
 if TYPE_CHECKING:
-    from deltalake import DeltaTable
+    from kquota_spark.store.delta.table import StoredTable
 
 _MOST_COMMITS = 200
 """Maximum commits read per call; the next call reads the rest."""
@@ -46,7 +45,7 @@ class DeltaCommits:
         self._settings = settings
         self._name = name
         self._time_column = time_column
-        self._table: DeltaTable | None = None
+        self._table: StoredTable | None = None
         self._read_through: int | None = None
 
     def unread(self) -> NewCommits | None:
@@ -63,7 +62,10 @@ class DeltaCommits:
                     return NewCommits((), None, is_fresh=True, version=version)
                 through = min(version, before + _MOST_COMMITS)
                 try:
-                    added = [add for number in range(before + 1, through + 1) for add in self._added(number)]
+                    log = log_of(self._settings, self._name)
+                    added = [
+                        file for number in range(before + 1, through + 1) for file in log.appended(number)
+                    ]
                 except FileNotFoundError:  # the log was trimmed meanwhile
                     return NewCommits((), None, is_fresh=True, version=version)
         except MissingTableError:
@@ -72,8 +74,8 @@ class DeltaCommits:
         except UserError:
             self._table = None
             raise
-        times = [time for add in added if (time := _newest_ms_of(add, self._time_column)) is not None]
-        paths = tuple(str(add["path"]) for add in added)
+        times = [time for file in added if (time := file.newest_ms(self._time_column)) is not None]
+        paths = tuple(file.path for file in added)
         return NewCommits(paths, max(times, default=None), is_fresh=False, version=through)
 
     def read(self, found: NewCommits) -> None:
@@ -90,23 +92,9 @@ class DeltaCommits:
             # A recreated table has a lower version than the opened one.
             try:
                 with delta_errors(self._name):
-                    self._table.update_incremental()
+                    self._table.refresh()
             except UserError:
                 self._table = None
         if self._table is None:
             self._table = delta_table(self._settings, self._name)
         return self._table.version()
-
-    def _added(self, version: int) -> list[dict[str, Any]]:
-        actions = log_actions(self._settings, self._name, version)
-        if any(action["remove"].get("dataChange", True) for action in actions if "remove" in action):
-            return []
-        return [action["add"] for action in actions if "add" in action and action["add"]["dataChange"]]
-
-
-def _newest_ms_of(add: dict[str, Any], column: str) -> int | None:
-    """The newest time of a file, epoch ms, from the statistics of its `add` action; None if they do not hold it."""
-    newest = json.loads(add.get("stats") or "{}").get("maxValues", {}).get(column)
-    if isinstance(newest, str):
-        return round(datetime.fromisoformat(newest).timestamp() * 1_000)
-    return newest if isinstance(newest, int) else None

@@ -16,18 +16,17 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import CommitProperties, DeltaTable
-from deltalake.transaction import AddAction, RemoveAction
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.process.clock import now_ms
 from kquota_spark.schema.columns import Table
 from kquota_spark.store.commits import BatchCommits
-from kquota_spark.store.durable import sync_commit
+from kquota_spark.store.delta.errors import committed
+from kquota_spark.store.delta.files import ReplacedFile
+from kquota_spark.store.delta.table import StoredTable
 from kquota_spark.store.parts import Part, PartWriter, dataset_of
-from kquota_spark.store.storage import committed, delta_table
+from kquota_spark.store.storage import delta_table
 
 _MANY = 60
 """Files of one level and date that become one: those of five minutes with the default trigger."""
@@ -58,12 +57,12 @@ class File(NamedTuple):
         return int(match[1]) if match else 0
 
 
-def small_files(table: DeltaTable) -> list[File]:
+def small_files(table: StoredTable) -> list[File]:
     """The files of a table with event dates that are not large, oldest first.
 
     Files with open episodes are left out: each micro-batch that continues such an episode rewrites its file.
     """
-    actions = pa.table(table.get_add_actions(flatten=True))
+    actions = table.files().as_arrow()
     names = actions.schema.names
     if "partition.event_date" not in names:
         return []
@@ -144,35 +143,19 @@ def _written(settings: Settings, declared: Table, files: Sequence[File]) -> list
 def _replaced(settings: Settings, declared: Table, files: Sequence[File], parts: Sequence[Part]) -> bool:
     """Commit, unless one of the old files is not in the table any more; return whether the commit was made."""
     at_ms, table = now_ms(), delta_table(settings, declared.name)
-    actions: list[Any] = [
-        AddAction(part.path, part.size, {"event_date": part.event_date}, part.written_ms, False, part.stats)
-        for part in parts
-    ]
-    actions += [
-        RemoveAction(
-            file.path, False, at_ms, size=file.size, partition_values={"event_date": file.event_date}
-        )
-        for file in files
-    ]
+    replaced = [ReplacedFile(file.path, file.size, file.event_date) for file in files]
     old, new, before = {file.path for file in files}, {part.path for part in parts}, table.version()
 
     def replace() -> bool:
-        table.update_incremental()
-        held = set(pa.table(table.get_add_actions())["path"].to_pylist())
+        table.refresh()
+        held = set(table.paths())
         if not old <= held:
             # An earlier attempt may have made the commit, and only its answer was lost.
             return new <= held
-        table.create_write_transaction(
-            actions,
-            mode="append",
-            schema=declared.arrow_schema(),
-            partition_by=list(declared.partition_by),
-            # deltalake must not decide whether another commit conflicts: it accepts two compactions of the same files.
-            commit_properties=CommitProperties(max_commit_retries=0),
-        )
+        table.commit(declared, parts, replaced, replaced_ms=at_ms)
         return True
 
     is_done = committed(replace, _ATTEMPTS)
-    table.update_incremental()
-    sync_commit(table, first=before + 1, has_files=False)
+    table.refresh()
+    table.flush(first=before + 1, has_files=False)
     return is_done

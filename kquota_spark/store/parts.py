@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from kquota_spark.config.settings import Settings
 from kquota_spark.process.clock import now_ms
 from kquota_spark.schema.columns import Table
-from kquota_spark.store.durable import sync_files
+from kquota_spark.store.delta.durable import sync_files
 from kquota_spark.store.storage import file_system, local_place_of, place_of
 
 _ROWS_AT_ONCE = 100_000

@@ -24,23 +24,18 @@ from kquota_spark.schema.columns import Table
 from kquota_spark.schema.quota_tables import QUOTA_RULES
 from kquota_spark.schema.tables import TABLES
 from kquota_spark.store import files as table_files
+from kquota_spark.store.delta.errors import MissingTableError, delta_errors
 from kquota_spark.store.quota_rows import VIEWS
-from kquota_spark.store.storage import (
-    MissingTableError,
-    delta_errors,
-    local_place_of,
-    place_of,
-    storage_options,
-    trimmed,
-)
+from kquota_spark.store.storage import local_place_of, place_of, storage_options, trimmed
 
 if TYPE_CHECKING:
     from typing import Self
 
     import duckdb
     import pyarrow as pa
-    from deltalake import DeltaTable
     from duckdb import DuckDBPyConnection
+
+    from kquota_spark.store.delta.table import StoredTable
 
 _DECLARED = {table.name: table for table in TABLES}
 _TIME_COLUMN = {
@@ -86,7 +81,7 @@ class Tables:
         self._storage = storage_options(settings)
         self._file = settings.file
         self._newest_ms: dict[str, int | None] = {}
-        self._followed: dict[str, DeltaTable] = {}
+        self._followed: dict[str, StoredTable] = {}
         # Queries that do not fit into memory spill here instead of into the current directory.
         self._spill = tempfile.TemporaryDirectory(prefix="kquota-")
         self._limit = None if most_s is None else TimeLimit(most_s, self._interrupt)
@@ -164,14 +159,14 @@ class Tables:
         else:
             before = delta.version()
             with self._opening(name):
-                delta.update_incremental()
+                delta.refresh()
             if delta.version() == before:
                 return False
         self._make_visible(name, delta, None, last_ms)
         return True
 
     def _make_visible(
-        self, name: str, delta: DeltaTable, newer_than_ms: int | None, last_ms: int | None = None
+        self, name: str, delta: StoredTable, newer_than_ms: int | None, last_ms: int | None = None
     ) -> None:
         table = _DECLARED[name]
         files = table_files.files_of(delta, _TIME_COLUMN.get(name))
@@ -181,7 +176,7 @@ class Tables:
             newer_than_ms = newest_ms - last_ms
         if newer_than_ms is not None:
             files = [f for f in files if f.newest_ms is None or f.newest_ms >= newer_than_ms]
-        self._show(table, [f.path for f in files], delta.to_pyarrow_dataset)
+        self._show(table, [f.path for f in files], delta.dataset)
 
     def open_files(self, name: str, paths: Collection[str]) -> None:
         """Make some files of a table visible to `query`, under its name.
@@ -306,10 +301,10 @@ class Tables:
 
     def location(self, name: str) -> str | None:
         """The path or URI of a table; None if it does not exist."""
-        from deltalake import DeltaTable
+        from kquota_spark.store.delta.table import is_table
 
         where = self._where(name)
-        return where if DeltaTable.is_deltatable(where, self._storage) else None
+        return where if is_table(where, self._storage) else None
 
     def require_root(self) -> None:
         """Check that the root of the tables is there; one on an object store is not checked.
@@ -327,13 +322,13 @@ class Tables:
         local = local_place_of(self._root, name)
         return place_of(self._root, name) if local is None else str(local.absolute())
 
-    def _delta_table(self, name: str) -> DeltaTable:
-        from deltalake import DeltaTable
+    def _delta_table(self, name: str) -> StoredTable:
+        from kquota_spark.store.delta.table import StoredTable
 
         self.require_root()
         try:
             with self._opening(name):
-                delta = DeltaTable(self._where(name), storage_options=self._storage)
+                delta = StoredTable.opened(self._where(name), self._storage)
         except MissingTableError as error:
             raise UserError(f"table {name} is missing under {self._root}: {self._run_first()}") from error
         features = table_files.unreadable_features(delta)

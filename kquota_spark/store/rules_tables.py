@@ -13,18 +13,17 @@ from dataclasses import dataclass
 from itertools import chain, count
 from typing import Any, Literal
 
-from deltalake import DeltaTable, Schema, write_deltalake
-
 from kquota_spark.errors import UserError
 from kquota_spark.model.quotas.entities import AnyEntity, parse_entity
 from kquota_spark.model.quotas.quota_types import parse_key
 from kquota_spark.model.quotas.rules import BEGINNING_MS, END_MS, QuotaChange, RulePeriod, rule_periods
 from kquota_spark.schema.columns import Table
 from kquota_spark.schema.quota_tables import QUOTA_CHANGES, QUOTA_RULES
-from kquota_spark.store.durable import sync_commit
+from kquota_spark.store.delta.errors import committed, delta_errors
+from kquota_spark.store.delta.table import StoredTable
 from kquota_spark.store.quota_rows import OF_SOURCES, SOURCE_LEVEL, known_through_ms, source_filter
 from kquota_spark.store.rows import arrow_rows, entity_columns, rows_in_ms
-from kquota_spark.store.storage import arrow_files, committed, delta_errors, place_of
+from kquota_spark.store.storage import place_of
 from kquota_spark.store.table_log import set_log_properties
 
 _log = logging.getLogger(__name__)
@@ -99,8 +98,7 @@ class RulesTables:
         def write() -> None:
             rows = self._unrecorded(changes, problems, observed_at_ms, is_first=next(attempts) == 1)
             if rows:
-                write_deltalake(self._changes_table, arrow_rows(QUOTA_CHANGES, rows), mode="append")
-                sync_commit(self._changes_table)
+                self._changes_table.append(arrow_rows(QUOTA_CHANGES, rows))
 
         committed(write, _COMMIT_ATTEMPTS)
         self.changes.extend(changes)
@@ -133,9 +131,7 @@ class RulesTables:
                         mended[edit].changed_at_ms,
                         mended[edit].changed_before_ms,
                     )
-            data = arrow_rows(QUOTA_CHANGES, rows)
-            write_deltalake(self._changes_table, data, mode="overwrite", predicate=self._mine)
-            sync_commit(self._changes_table)
+            self._changes_table.replace(arrow_rows(QUOTA_CHANGES, rows), self._mine)
 
         committed(write, _COMMIT_ATTEMPTS)
         self.changes, self.newest_edit_ms = list(changes), _newest_ms(changes)
@@ -181,12 +177,11 @@ class RulesTables:
         try:
             with delta_errors(f"{QUOTA_RULES.name}: old files were not removed"):
                 # Without hours, the table's deletedFileRetentionDuration applies; vacuum takes whole hours only.
-                self._rules_table.vacuum(dry_run=False, enforce_retention_duration=False)
-                self._rules_table.cleanup_metadata()
-                self._changes_table.update_incremental()
-                if len(self._changes_table.file_uris()) > _MOST_FILES:
-                    self._changes_table.optimize.compact()
-                    sync_commit(self._changes_table)
+                self._rules_table.remove_old_files()
+                self._rules_table.remove_old_entries()
+                self._changes_table.refresh()
+                if len(self._changes_table.paths()) > _MOST_FILES:
+                    self._changes_table.compact()
         except UserError as error:
             # Old files do no harm, and the next call removes them too.
             _log.warning("%s", error)
@@ -222,13 +217,12 @@ class RulesTables:
         def write() -> None:
             if next(attempts) > 1:
                 self._rules_table = self._opened(self._rules_table)
-            write_deltalake(self._rules_table, data, mode="overwrite", predicate=predicate)
-            sync_commit(self._rules_table)
+            self._rules_table.replace(data, predicate)
 
         committed(write, _COMMIT_ATTEMPTS)
 
-    def _opened(self, table: DeltaTable) -> DeltaTable:
-        return DeltaTable(table.table_uri, storage_options=self._storage)
+    def _opened(self, table: StoredTable) -> StoredTable:
+        return StoredTable.opened(table.place, self._storage)
 
     def _read_changes(self) -> tuple[list[QuotaChange], list[int], dict[str, tuple[int, str]]]:
         of_edit = ["value", "previous_value", "changed_at", "version", "changed_before"]
@@ -316,7 +310,7 @@ def _edit(change: QuotaChange) -> tuple[Any, ...]:
     return (str(change.entity), change.key.value, *times)
 
 
-def open_rules_table(root: str, table: Table, storage: dict[str, str] | None) -> DeltaTable:
+def open_rules_table(root: str, table: Table, storage: dict[str, str] | None) -> StoredTable:
     """Open a table of the watch, and create it if it is missing.
 
     Raises:
@@ -324,27 +318,20 @@ def open_rules_table(root: str, table: Table, storage: dict[str, str] | None) ->
     """
     uri = place_of(root, table.name)
     with delta_errors(f"{uri}: cannot be opened as a Delta table"):
-        opened = DeltaTable.create(
-            uri,
-            table.arrow_schema(),
-            mode="ignore",
-            partition_by=list(table.partition_by),
-            configuration=table.log_properties,
-            storage_options=storage,
+        opened = StoredTable.created(
+            uri, table.arrow_schema(), table.log_properties, storage, partition_by=table.partition_by
         )
-        # An earlier release had fewer columns: their rows read as null in the new ones.
-        held = {field.name for field in opened.schema().fields}
-        declared = Schema.from_arrow(table.arrow_schema()).fields
-        if added := [field for field in declared if field.name not in held]:
-            opened.alter.add_columns(added)
+        opened.add_columns(table)  # an earlier release had fewer
         set_log_properties(opened, table)
-        sync_commit(opened)
+        opened.flush()
         return opened
 
 
-def _rows(table: DeltaTable, columns: list[str], filters: list[tuple[str, str, Any]]) -> list[dict[str, Any]]:
+def _rows(
+    table: StoredTable, columns: list[str], filters: list[tuple[str, str, Any]]
+) -> list[dict[str, Any]]:
     """Rows as Python values, times in epoch milliseconds."""
-    return rows_in_ms(table.to_pyarrow_table(columns=columns, filters=filters, filesystem=arrow_files(table)))
+    return rows_in_ms(table.rows(columns, filters))
 
 
 def _quoted(text: str) -> str:

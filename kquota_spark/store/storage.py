@@ -1,15 +1,12 @@
-"""Tables and checkpoints: their paths, the options with which each library reaches them, and their errors.
+"""Tables and checkpoints: their paths, and the options with which each library reaches them.
 
-Each path or URI is built here, from a root of the settings and a name. Only `store` handles deltalake's own errors.
+Each path or URI is built here, from a root of the settings and a name.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 from kquota_spark.config.roots import (
     AZURE_KEY,
@@ -20,13 +17,13 @@ from kquota_spark.config.roots import (
     scheme_of,
 )
 from kquota_spark.config.settings import Settings
-from kquota_spark.errors import UserError, one_line
 
 if TYPE_CHECKING:
-    from deltalake import DeltaTable
     from pyarrow import fs
 
-ResultT = TypeVar("ResultT")
+    from kquota_spark.store.delta.log import TableLog
+    from kquota_spark.store.delta.table import StoredTable
+
 _S3A = {
     "aws_access_key_id": "fs.s3a.access.key",
     "aws_secret_access_key": "fs.s3a.secret.key",
@@ -67,28 +64,35 @@ def storage_options(settings: Settings) -> dict[str, str] | None:
     return dict(settings.storage_options) or None
 
 
-def delta_table(settings: Settings, name: str, version: int | None = None) -> DeltaTable:
-    """A table opened by deltalake, which raises its own errors; `version` None for the newest."""
-    from deltalake import DeltaTable
+def is_there(settings: Settings, name: str) -> bool:
+    """Whether a table exists; a local one is found without loading deltalake."""
+    local = local_place_of(settings.tables, name)
+    if local is not None:
+        return (local / "_delta_log").is_dir()
+    from kquota_spark.store.delta.table import is_table
 
-    where = place_of(settings.tables, name)
-    return DeltaTable(where, version=version, storage_options=storage_options(settings))
-
-
-def delta_table_if_there(settings: Settings, name: str) -> DeltaTable | None:
-    """The newest version of a table; None if it does not exist."""
-    from deltalake.exceptions import TableNotFoundError
-
-    with suppress(TableNotFoundError):
-        return delta_table(settings, name)
-    return None
+    return is_table(place_of(settings.tables, name), storage_options(settings))
 
 
-def log_actions(settings: Settings, name: str, version: int) -> list[dict[str, Any]]:
-    """The actions of one commit of a table, from its log."""
-    files, path = file_system(settings, place_of(settings.tables, f"{name}/_delta_log/{version:020}.json"))
-    with files.open_input_stream(path) as stream:
-        return [json.loads(line) for line in stream.read().splitlines()]
+def delta_table(settings: Settings, name: str, version: int | None = None) -> StoredTable:
+    """A table of the settings, with deltalake's errors; `version` None for the newest."""
+    from kquota_spark.store.delta.table import StoredTable
+
+    return StoredTable.opened(place_of(settings.tables, name), storage_options(settings), version)
+
+
+def delta_table_if_there(settings: Settings, name: str) -> StoredTable | None:
+    """The newest version of a table, with deltalake's errors; None if it does not exist."""
+    from kquota_spark.store.delta.table import StoredTable
+
+    return StoredTable.found(place_of(settings.tables, name), storage_options(settings))
+
+
+def log_of(settings: Settings, name: str) -> TableLog:
+    """The log of a table as files."""
+    from kquota_spark.store.delta.log import TableLog
+
+    return TableLog(*file_system(settings, place_of(settings.tables, name)))
 
 
 def _s3_file_system(settings: Settings) -> fs.FileSystem:
@@ -121,7 +125,7 @@ def _google_file_system(settings: Settings, path: str) -> tuple[fs.FileSystem, s
     """
     from pyarrow import fs
 
-    from kquota_spark.store.google import google_files
+    from kquota_spark.store.delta.file_systems import google_files
 
     if all(name.lower() != GOOGLE_KEY_FILE for name in settings.storage_options):
         return fs.GcsFileSystem(), path
@@ -179,61 +183,3 @@ def hadoop_options(settings: Settings) -> dict[str, str]:
         is_plain = found["fs.s3a.endpoint"].startswith("http://")
         found.setdefault("fs.s3a.connection.ssl.enabled", str(not is_plain).lower())
     return found
-
-
-def arrow_files(table: DeltaTable) -> fs.FileSystem | None:
-    """The file system for reading a local table through Arrow; None for an object store, which needs deltalake's own.
-
-    deltalake's is written in Python. If a thread of Arrow is still in it when the process ends, the process aborts:
-    in one of ten runs of a command.
-    """
-    from pyarrow import fs
-
-    local = local_path(table.table_uri)
-    return None if local is None else fs.SubTreeFileSystem(str(local.absolute()), fs.LocalFileSystem())
-
-
-class MissingTableError(UserError):
-    """There is no such table."""
-
-
-class OvertakenError(UserError):
-    """Another writer changed the same rows first."""
-
-
-@contextmanager
-def delta_errors(what: str, *also: type[Exception]) -> Iterator[None]:
-    """Turn errors of Delta and of the storage into ours: `{what}: {reason}`.
-
-    Args:
-        what: what failed, e.g. `table usage cannot be read`.
-        also: further errors that the block may raise for a damaged table.
-
-    Raises:
-        MissingTableError: there is no such table.
-        OvertakenError: another writer committed first.
-        UserError: any other of these errors.
-    """
-    from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
-
-    caught: tuple[type[Exception], ...] = (DeltaError, OSError, *also)
-    try:
-        yield
-    except caught as error:
-        kinds = {TableNotFoundError: MissingTableError, CommitFailedError: OvertakenError}
-        ours = next((ours for kind, ours in kinds.items() if isinstance(error, kind)), UserError)
-        raise ours(f"{what}: {one_line(error)}") from error
-
-
-def committed(commit: Callable[[], ResultT], attempts: int) -> ResultT:
-    """Run a commit, and retry it if another writer was faster; each attempt has to read again what it replaces.
-
-    Raises:
-        CommitFailedError: another writer was faster each time.
-    """
-    from deltalake.exceptions import CommitFailedError
-
-    for _ in range(attempts - 1):
-        with suppress(CommitFailedError):
-            return commit()
-    return commit()

@@ -170,7 +170,7 @@ def _handled(kinds: str) -> list[str]:
     """Handlers of errors of these names outside of the modules that turn them into ours."""
     return [
         where
-        for where, node in outside("kquota_spark/store/storage.py", "kquota_spark/kafka/clients.py")
+        for where, node in outside("kquota_spark/store/delta/errors.py", "kquota_spark/kafka/clients.py")
         if isinstance(node, ast.ExceptHandler) and node.type is not None
         if re.search(rf"\b({kinds})\b", ast.unparse(node.type))
     ]
@@ -182,10 +182,8 @@ def test_errors_of_delta_become_ours_in_one_place() -> None:
         for where, node in outside()
         if isinstance(node, ast.ImportFrom) and node.module == "deltalake.exceptions"
     }
-    assert {file.rpartition("/")[0] for file in importing} == {"kquota_spark/store"}
-    handlers = _handled("DeltaError|TableNotFoundError|CommitFailedError")
-    # A commit that came second five times has a message of its own.
-    assert [where.partition(":")[0] for where in handlers] == ["kquota_spark/store/commits.py"]
+    assert {file.rpartition("/")[0] for file in importing} == {"kquota_spark/store/delta"}
+    assert _handled("DeltaError|TableNotFoundError|CommitFailedError") == []
 
 
 def test_errors_of_kafka_become_ours_in_one_place() -> None:
@@ -258,16 +256,25 @@ def test_settings_that_are_replaced_would_be_found() -> None:
 _COMMIT = re.compile(
     r"(write_deltalake|\.create_write_transaction|optimize\.compact|\.when_not_matched_\w+)\("
 )
-_SYNC = re.compile(r"(\bsync_commit|commits\.sync|self\.sync)\(")
+_FLUSH = re.compile(r"(\.flush|commits\.sync|self\.sync)\(")
+_TABLE = "kquota_spark/store/delta/table.py"
 
 
 def _files_with(pattern: re.Pattern[str]) -> set[str]:
     return {name for name, tree in trees().items() for text in [ast.unparse(tree)] if pattern.search(text)}
 
 
-def test_each_file_that_commits_has_the_disk_take_it() -> None:
-    assert _files_with(_COMMIT) - _files_with(_SYNC) == set()
-    assert "kquota_spark/store/commits.py" in _files_with(_COMMIT)
+def test_each_commit_is_flushed_to_the_disk() -> None:
+    """By the method that makes it; a commit of files by its caller."""
+    assert _files_with(_COMMIT) == {_TABLE}
+    methods = [node for node in ast.walk(trees()[_TABLE]) if isinstance(node, ast.FunctionDef)]
+    texts = {method.name: ast.unparse(method) for method in methods}
+    commits = {name for name, text in texts.items() if _COMMIT.search(text)}
+    assert commits == {"append", "replace", "merge", "commit", "take_number", "compact"}
+    assert {name for name in commits if not _FLUSH.search(texts[name])} == {"commit"}
+    callers = _files_with(re.compile(r"\btable\.commit\("))
+    assert callers == {"kquota_spark/store/commits.py", "kquota_spark/store/packing.py"}
+    assert callers - _files_with(_FLUSH) == set()
 
 
 _LEASES = "kquota_spark/checkpoints/lease_table.py"
@@ -276,9 +283,8 @@ _LEASES = "kquota_spark/checkpoints/lease_table.py"
 def _makes_a_table_that_cleans_its_log(node: ast.AST) -> bool:
     """Whether `node` makes a Delta table without the properties that its declaration has about the log."""
     match node:
-        case ast.Call(func=function, keywords=given) if ast.unparse(function).endswith("DeltaTable.create"):
-            told = [ast.unparse(each.value) for each in given if each.arg == "configuration"]
-            return not any(".log_properties" in text for text in told)
+        case ast.Call(func=function, args=given) if ast.unparse(function).endswith("StoredTable.created"):
+            return ".log_properties" not in "".join(map(ast.unparse, given[2:3]))
     return False
 
 
@@ -289,11 +295,15 @@ def test_each_table_is_made_with_the_log_properties_of_its_declaration() -> None
     """
     makers = {where for where, node in outside() if _makes_a_table_that_cleans_its_log(node)}
     assert {where.partition(":")[0] for where in makers} == {_LEASES}
-    assert _files_with(re.compile(r"DeltaTable\.create\(")) - {_LEASES} == _files_with(
+    assert _files_with(re.compile(r"DeltaTable\.create\(")) == {_TABLE}
+    assert _files_with(re.compile(r"StoredTable\.created\(")) - {_LEASES} == _files_with(
         re.compile(r"set_log_properties\(")
     ) - {"kquota_spark/store/table_log.py"}
 
 
 def test_a_table_made_without_them_would_be_found() -> None:
-    texts = ("DeltaTable.create(uri, schema)", "DeltaTable.create(uri, schema, configuration={})")
+    texts = (
+        "StoredTable.created(uri, schema)",
+        "StoredTable.created(uri, schema, {}, declared.log_properties)",
+    )
     assert all(_makes_a_table_that_cleans_its_log(ast.parse(text, mode="eval").body) for text in texts)

@@ -183,7 +183,7 @@ def test_small_files_are_packed_and_the_log_is_trimmed_there(
     with Tables(settings) as tables:
         tables.open_files("decisions", found.paths)
         assert tables.query("select count(*), count(distinct event_date) from decisions").rows == [(4, 1)]
-    delta_table(settings, "decisions").create_checkpoint()  # of version 5
+    delta_table(settings, "decisions").write_checkpoint()  # of version 5
     commits.add(written(settings, decision(5)), MicroBatch("q", 5))
     monkeypatch.setattr(table_log, "KEPT_ON_STORES", 1)
     assert trim_log(settings, "decisions") == 5

@@ -14,15 +14,15 @@ from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.schema.gap_tables import BROKER_START, LOG_GAPS, MID_STREAM
-from kquota_spark.store.durable import sync_commit
+from kquota_spark.store.delta.errors import OvertakenError, committed, delta_errors
+from kquota_spark.store.delta.table import StoredTable
 from kquota_spark.store.files import paths_within
 from kquota_spark.store.parts import dataset_of
 from kquota_spark.store.rows import arrow_rows, rows_in_ms
-from kquota_spark.store.storage import OvertakenError, committed, delta_errors, delta_table, place_of
+from kquota_spark.store.storage import delta_table, place_of
 
 _BEGINNINGS = (MID_STREAM, BROKER_START)
 _ATTEMPTS = 5
@@ -72,14 +72,12 @@ def _appended(settings: Settings, reason: str, gaps: list[LogGap]) -> list[LogGa
         table = delta_table(settings, LOG_GAPS.name)
         new = _not_in(settings, table, gaps)
         if new:
-            number = (table.transaction_version(writer) or 0) + 1
+            number = (table.number_of(writer) or 0) + 1
             columns = ("broker_id", "from_time", "to_time", "reason")
             rows = [
                 {"cluster_id": settings.cluster_id, **dict(zip(columns, gap, strict=True))} for gap in new
             ]
-            once = CommitProperties(app_transactions=[Transaction(writer, number)])
-            write_deltalake(table, arrow_rows(LOG_GAPS, rows), mode="append", commit_properties=once)
-            sync_commit(table)
+            table.append(arrow_rows(LOG_GAPS, rows), (writer, number))
         return new
 
     with delta_errors(f"{path}: cannot be written"):
@@ -98,11 +96,11 @@ def _compact(settings: Settings, reason: str) -> None:
     path = place_of(settings.tables, LOG_GAPS.name)
     with suppress(OvertakenError), delta_errors(f"{path}: its files cannot be put together"):
         table = delta_table(settings, LOG_GAPS.name)
-        actions = pa.table(table.get_add_actions(flatten=True))
-        if "min.to_time" not in actions.schema.names:
+        actions = table.files()
+        if "min.to_time" not in actions.names:
             return
         of_reason = {*paths_within(table, "reason", *_only(reason))}
-        columns = (actions[name].to_pylist() for name in ("path", "num_records", "min.to_time"))
+        columns = (actions.column(name) for name in ("path", "num_records", "min.to_time"))
         earliest = [
             time or _time(0)  # a file of an older release has no statistics of its times
             for name, rows, time in zip(*columns, strict=True)
@@ -114,11 +112,10 @@ def _compact(settings: Settings, reason: str) -> None:
             rows = _rows_in(settings, of_reason.intersection(since))
             is_replaced = (pc.field("reason") == reason) & (pc.field("to_time") >= _time(from_ms))
             wanted = f"reason = '{reason}' and to_time >= '{_time(from_ms).isoformat()}'"
-            write_deltalake(table, rows.filter(is_replaced), mode="overwrite", predicate=wanted)
-            sync_commit(table)
+            table.replace(rows.filter(is_replaced), wanted)
 
 
-def _not_in(settings: Settings, table: DeltaTable, gaps: list[LogGap]) -> list[LogGap]:
+def _not_in(settings: Settings, table: StoredTable, gaps: list[LogGap]) -> list[LogGap]:
     """The gaps that a version of the table does not have; a log has only one beginning."""
     known = {
         LogGap(row["broker_id"], row["from_time"], row["to_time"], row["reason"])
@@ -133,7 +130,7 @@ def _not_in(settings: Settings, table: DeltaTable, gaps: list[LogGap]) -> list[L
     ]
 
 
-def files_since(table: DeltaTable, from_ms: int | None) -> set[str]:
+def files_since(table: StoredTable, from_ms: int | None) -> set[str]:
     """Files that may have the beginning of a log, or a gap that ends at `from_ms` (epoch ms) or later.
 
     With None, only the files of beginnings. These are a few rows per broker, however old the table is.

@@ -23,8 +23,7 @@ from kquota_spark.model.replay.log_beginning import (
     LogBeginning,
     cut_gap,
 )
-from kquota_spark.pipeline.ingest import set_aside
-from kquota_spark.replay.parsing import clock_skew_ms
+from kquota_spark.pipeline.ingest import clock_skew_ms, set_aside
 from kquota_spark.schema.gap_tables import (
     BROKER_RESTART,
     BROKER_START,
@@ -34,14 +33,10 @@ from kquota_spark.schema.gap_tables import (
     SHIPPER_LOST_LINES,
 )
 from kquota_spark.schema.tables import REQUESTS
+from kquota_spark.store.delta.errors import delta_errors
 from kquota_spark.store.following import DeltaCommits, NewCommits
 from kquota_spark.store.reading import Tables
-from kquota_spark.store.storage import (
-    delta_errors,
-    delta_table,
-    file_system,
-    place_of,
-)
+from kquota_spark.store.storage import delta_table, file_system, place_of
 
 _REPORTED = """
 select distinct broker_id, log_time_ms, record_time_ms from requests
@@ -260,8 +255,7 @@ def _still_there(settings: Settings, paths: list[str]) -> tuple[str, ...] | None
     """The same paths; None if a file has been removed. The job packs files, and keeps the packed ones for a day."""
     packed: list[str] = []
     if paths:
-        actions = delta_table(settings, REQUESTS.name).get_add_actions(flatten=True)
-        packed = [*{*paths}.difference(actions.column("path").to_pylist())]
+        packed = [*{*paths}.difference(delta_table(settings, REQUESTS.name).paths())]
     files, root = file_system(settings, place_of(settings.tables, REQUESTS.name))
     infos = files.get_file_info([f"{root}/{unquote(path)}" for path in packed])
     return tuple(paths) if all(info.is_file for info in infos) else None

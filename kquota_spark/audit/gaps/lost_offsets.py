@@ -265,9 +265,9 @@ def _around_them(settings: Settings, paths: Sequence[str] | None) -> list[str]:
     each second. This hour is one of writing, because the time of a line may be wrong. It ends with the last file before
     them, however old that is. The dates leave out old rows that were packed into new files since.
     """
-    actions = delta_table(settings, REQUESTS.name).get_add_actions(flatten=True)
+    actions = delta_table(settings, REQUESTS.name).files()
     columns = ("path", "modification_time", "partition.event_date")
-    files = list(zip(*(actions.column(name).to_pylist() for name in columns), strict=True))
+    files = list(zip(*(actions.column(name) for name in columns), strict=True))
     own = set(paths or ())
     before = [each for each in files if each[0] not in own]
     written_ms = max((ms for _, ms, _ in before), default=0)

@@ -10,11 +10,10 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
-from deltalake import write_deltalake
 
 from kquota_spark.checkpoints.checkpoints import LOG
 from kquota_spark.checkpoints.driver_lease import only_driver
@@ -22,16 +21,15 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.formats.messages.messages import MessageFormat
 from kquota_spark.formats.text.escape import terminal_text
-from kquota_spark.pipeline.ingest import MessageReader, parsed
+from kquota_spark.pipeline.ingest import MessageReader, ingest_settings, parsed
 from kquota_spark.process.notices import notice
 from kquota_spark.replay.log_lines import line_parts, log_lines
-from kquota_spark.replay.parsing import ingest_settings
 from kquota_spark.schema.tables import REQUESTS
 from kquota_spark.ship.log_text import DamagedGzipError, LogText
 from kquota_spark.store.creation import ARCHIVED, create_tables
-from kquota_spark.store.durable import sync_commit
+from kquota_spark.store.delta.errors import delta_errors
 from kquota_spark.store.reading import query
-from kquota_spark.store.storage import delta_errors, delta_table, place_of
+from kquota_spark.store.storage import delta_table, place_of
 
 _HASH_LENGTH = 16
 _REPORT_S = 2.0
@@ -110,9 +108,7 @@ def _append(settings: Settings, broker_id: int, path: Path, topic: str) -> Backf
     )
     try:
         with delta_errors(f"{_shown(path)}: cannot be written to {table}"):
-            requests = delta_table(settings, REQUESTS.name)
-            write_deltalake(requests, batches, mode="append")
-            sync_commit(requests)
+            delta_table(settings, REQUESTS.name).append(batches)
     except UserError:
         if found.problem is not None:  # the writer has wrapped it in an error of its own
             raise found.problem from None
@@ -123,7 +119,7 @@ def _append(settings: Settings, broker_id: int, path: Path, topic: str) -> Backf
 def _batches(
     settings: Settings, broker_id: int, path: Path, topic: str, found: Backfilled
 ) -> Iterator[pa.RecordBatch]:
-    reader = MessageReader(replace(ingest_settings(settings), messages=MessageFormat()))
+    reader = MessageReader(ingest_settings(settings, MessageFormat()))
     # No line of a file was written later than the file. The job uses the message's own time for this.
     written_ms = path.stat().st_mtime_ns // 1_000_000
     lines = _noting_problem(log_lines(path), found)

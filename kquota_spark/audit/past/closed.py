@@ -14,7 +14,7 @@ from kquota_spark.errors import UserError, one_line
 from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE
 from kquota_spark.store.commits import BatchCommits, MicroBatch
 from kquota_spark.store.reading import query
-from kquota_spark.store.storage import arrow_files, delta_table, place_of
+from kquota_spark.store.storage import delta_table, place_of
 
 _NEWEST_LINE = """
 select max(record_time_ms) from requests where cluster_id = ? and kind in ('request', 'left_out') and not is_out_of_time
@@ -77,15 +77,15 @@ def seconds_of(settings: Settings, name: str) -> tuple[int, int] | None:
     clusters may be ahead of the log, so the newest is read from the rows, newest date first.
     """
     table = delta_table(settings, name)
-    actions = table.get_add_actions(flatten=True)
-    if "min.second" not in actions.schema.names:
+    actions = table.files()
+    if "min.second" not in actions.names:
         return None
-    oldest = [_epoch_ms(time) for time in actions.column("min.second").to_pylist() if time is not None]
-    dataset = table.to_pyarrow_dataset(filesystem=arrow_files(table))
+    oldest = [_epoch_ms(time) for time in actions.column("min.second") if time is not None]
+    dataset = table.dataset()
     is_of_log = pc.field("cluster_id") == settings.cluster_id
     if "source" in dataset.schema.names:
         is_of_log &= pc.field("source").is_null() | (pc.field("source") == "log")
-    for day in sorted(set(actions.column("partition.event_date").to_pylist()), reverse=True):
+    for day in sorted(set(actions.column("partition.event_date")), reverse=True):
         rows = dataset.to_table(columns=["second"], filter=is_of_log & (pc.field("event_date") == day))
         if rows.num_rows:
             return min(oldest), _epoch_ms(pc.max(rows["second"]).as_py())

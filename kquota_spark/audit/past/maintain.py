@@ -15,7 +15,6 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
-from deltalake import DeltaTable, write_deltalake
 
 from kquota_spark.audit.past.closed import closed_through_ms, seconds_of
 from kquota_spark.checkpoints.checkpoints import oldest_unfinished
@@ -24,17 +23,11 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.schema.columns import Table
 from kquota_spark.schema.tables import AGREEMENT, DECISIONS, TABLES, USAGE
-from kquota_spark.store.durable import sync_commit
+from kquota_spark.store.delta.errors import OvertakenError, delta_errors
+from kquota_spark.store.delta.table import StoredTable
 from kquota_spark.store.packing import File, bins, pack, small_files
 from kquota_spark.store.reading import utc_text
-from kquota_spark.store.storage import (
-    OvertakenError,
-    delta_errors,
-    delta_table,
-    delta_table_if_there,
-    place_of,
-    storage_options,
-)
+from kquota_spark.store.storage import delta_table_if_there, place_of, storage_options
 from kquota_spark.store.table_log import set_log_properties
 
 _HOUR_MS = 3_600_000
@@ -96,7 +89,7 @@ def maintain(
                 first_kept = min(closed, _first_kept(settings, name, now_ms))
                 yield from _expired(table, name, first_kept, is_dry_run)
                 yield from _compacted(settings, table, declared, (first_kept, closed), is_dry_run=is_dry_run)
-                table.update_incremental()
+                table.refresh()
                 yield replace(_vacuumed(table, name, hours, is_dry_run), note=kept_for)
         if not is_dry_run:
             _clean_logs(settings)
@@ -122,7 +115,7 @@ def _roll_up(settings: Settings, closed: date, roll_ups: Sequence[RollUp]) -> No
             roll_up(settings, day)
 
 
-def _open(settings: Settings, name: str) -> DeltaTable | None:
+def _open(settings: Settings, name: str) -> StoredTable | None:
     with delta_errors(f"{place_of(settings.tables, name)}: cannot be opened"):
         return delta_table_if_there(settings, name)
 
@@ -135,25 +128,24 @@ def _first_kept(settings: Settings, name: str, now_ms: int) -> date:
     return (datetime.fromtimestamp(now_ms / 1_000, UTC) - timedelta(milliseconds=kept_ms)).date()
 
 
-def _files_of(table: DeltaTable) -> Mapping[date, int]:
+def _files_of(table: StoredTable) -> Mapping[date, int]:
     """Number of files of each date."""
-    actions = table.get_add_actions(flatten=True)
-    if "partition.event_date" not in actions.schema.names:
+    actions = table.files()
+    if "partition.event_date" not in actions.names:
         return {}
-    return Counter(day for day in actions.column("partition.event_date").to_pylist() if day is not None)
+    return Counter(day for day in actions.column("partition.event_date") if day is not None)
 
 
-def _expired(table: DeltaTable, name: str, first_kept: date, is_dry_run: bool) -> Iterator[Step]:
+def _expired(table: StoredTable, name: str, first_kept: date, is_dry_run: bool) -> Iterator[Step]:
     files = _files_of(table)
     old = sorted(day for day in files if day < first_kept)
     if old and not is_dry_run:
         table.delete(f"event_date < '{first_kept.isoformat()}'")
-        sync_commit(table)
     yield from (Step(name, "delete date", day.isoformat(), files[day]) for day in old)
 
 
 def _compacted(
-    settings: Settings, table: DeltaTable, declared: Table, dates: tuple[date, date], *, is_dry_run: bool
+    settings: Settings, table: StoredTable, declared: Table, dates: tuple[date, date], *, is_dry_run: bool
 ) -> Iterator[Step]:
     """Compact the small files of each date from the first of `dates` to the second, exclusive."""
     (first_kept, closed), by_day = dates, defaultdict[date, list[File]](list)
@@ -188,9 +180,9 @@ def _file_hours(settings: Settings, now_ms: int) -> tuple[int, str]:
     return -(-kept_ms // _HOUR_MS), note
 
 
-def _vacuumed(table: DeltaTable, name: str, hours: int, is_dry_run: bool) -> Step:
+def _vacuumed(table: StoredTable, name: str, hours: int, is_dry_run: bool) -> Step:
     # Full: this also removes files that a killed job wrote and never committed.
-    removed = table.vacuum(hours, dry_run=is_dry_run, enforce_retention_duration=False, full=True)
+    removed = table.remove_old_files(hours, is_dry_run=is_dry_run, is_full=True)
     return Step(name, "remove files", "", len(removed))
 
 
@@ -201,9 +193,9 @@ def _clean_logs(settings: Settings) -> None:
         if table is None:
             continue
         with delta_errors(f"the log of table {declared.name}"):
-            table.create_checkpoint()
-            sync_commit(table)  # the next call removes the entries that it replaces
-            table.cleanup_metadata()
+            table.write_checkpoint()
+            table.flush()  # the next call removes the entries that it replaces
+            table.remove_old_entries()
 
 
 def roll_up_agreement(
@@ -232,26 +224,19 @@ def roll_up_agreement(
     path = place_of(settings.tables, AGREEMENT.name)
     schema = AGREEMENT.arrow_schema()
     with delta_errors(f"table {AGREEMENT.name} cannot be written at {path}"):
-        created = DeltaTable.create(
+        table = StoredTable.created(
             path,
-            schema=schema,
-            mode="ignore",
-            partition_by=list(AGREEMENT.partition_by),
+            schema,
+            AGREEMENT.log_properties,
+            storage_options(settings),
+            partition_by=AGREEMENT.partition_by,
             name=AGREEMENT.name,
-            description=AGREEMENT.grain,
-            configuration=AGREEMENT.log_properties,
-            storage_options=storage_options(settings),
+            grain=AGREEMENT.grain,
         )
-        set_log_properties(created, AGREEMENT)
-        write_deltalake(
-            path,
-            pa.Table.from_pylist(rows, schema=schema),
-            mode="overwrite",
-            predicate=f"event_date = '{day.isoformat()}'",
-            schema_mode="merge",  # an earlier release had fewer columns
-            storage_options=storage_options(settings),
-        )
-        sync_commit(delta_table(settings, AGREEMENT.name))
+        set_log_properties(table, AGREEMENT)
+        of_day = f"event_date = '{day.isoformat()}'"
+        # An earlier release had fewer columns.
+        table.replace(pa.Table.from_pylist(rows, schema=schema), of_day, adds_columns=True)
     return len(rows)
 
 
@@ -260,10 +245,8 @@ def _newest_file_ms(settings: Settings, name: str, day: date) -> int | None:
     table = delta_table_if_there(settings, name)
     if table is None:
         return None
-    actions = table.get_add_actions(flatten=True)
-    if "partition.event_date" not in actions.schema.names:
+    actions = table.files()
+    if "partition.event_date" not in actions.names:
         return None
-    days, times = (
-        actions.column(column).to_pylist() for column in ("partition.event_date", "modification_time")
-    )
+    days, times = (actions.column(column) for column in ("partition.event_date", "modification_time"))
     return max((time for of_day, time in zip(days, times, strict=True) if of_day == day), default=None)

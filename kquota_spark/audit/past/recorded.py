@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
-from deltalake import write_deltalake
 
 from kquota_spark.audit.violations.rebuild import rebuild_all_violations
 from kquota_spark.config.governor import mutation_config, rate_config
@@ -18,7 +17,6 @@ from kquota_spark.replay.log_lines import log_lines
 from kquota_spark.replay.rows import decision_rows, request_rows, usage_rows
 from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE
 from kquota_spark.store.creation import create_tables
-from kquota_spark.store.durable import sync_commit
 from kquota_spark.store.rows import arrow_rows
 from kquota_spark.store.rules_tables import RulesTables
 from kquota_spark.store.storage import delta_table
@@ -60,6 +58,4 @@ def write_recorded(
 
 
 def _append(settings: Settings, name: str, rows: pa.Table | pa.RecordBatch) -> None:
-    table = delta_table(settings, name)
-    write_deltalake(table, rows, mode="append")
-    sync_commit(table)
+    delta_table(settings, name).append(rows)

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable
 
 from kquota_spark.audit.violations.episodes import (
     LOG,
@@ -25,6 +24,7 @@ from kquota_spark.audit.violations.stored import ON_SAME, episodes_in, violation
 from kquota_spark.config.settings import Settings
 from kquota_spark.schema.tables import VIOLATIONS
 from kquota_spark.store.commits import BatchCommits, MicroBatch, retried
+from kquota_spark.store.delta.table import StoredTable
 
 _OPEN_ONLY = f"{ON_SAME} and old.end_time is null"
 """SQL: condition that leaves out files with ended episodes only, by their statistics."""
@@ -115,7 +115,7 @@ class EpisodeFold:
         self._open_at = table.version()
 
     def _merge(
-        self, table: DeltaTable, before: Before, found: pa.Table, may_be_ended: bool, batch: MicroBatch
+        self, table: StoredTable, before: Before, found: pa.Table, may_be_ended: bool, batch: MicroBatch
     ) -> None:
         changed = found.filter(pc.or_(found["is_changed"], pc.is_valid(found["end_ms"])))
         # Open episodes that are now part of another one, and those of JMX that the log replaces.
@@ -128,7 +128,7 @@ class EpisodeFold:
             self._commits.made(following, batch)
 
 
-def _open_in(table: DeltaTable, cluster_id: str) -> pa.Table:
+def _open_in(table: StoredTable, cluster_id: str) -> pa.Table:
     """The open episodes of a cluster."""
     return episodes_in(table, pc.field("end_time").is_null() & (pc.field("cluster_id") == cluster_id))
 

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable
 
 from kquota_spark.audit.violations.episodes import (
     BUCKET_BROKER,
@@ -26,6 +25,7 @@ from kquota_spark.audit.violations.log_spans import LogSpans
 from kquota_spark.audit.violations.stored import episodes_in
 from kquota_spark.config.settings import Settings
 from kquota_spark.schema.tables import DECISIONS
+from kquota_spark.store.delta.table import StoredTable
 from kquota_spark.store.reading import open_tables
 
 
@@ -76,7 +76,7 @@ where around.end_ms is not null"""  # noqa: S608 - as above
 
 def before_late(
     settings: Settings,
-    table: DeltaTable,
+    table: StoredTable,
     open_: pa.Table,
     judged: Judged,
     period: LatePeriod,

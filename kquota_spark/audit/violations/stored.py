@@ -6,13 +6,11 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable
 
 from kquota_spark.audit.violations.episodes import LOG, PIECE_COLUMNS
 from kquota_spark.schema.tables import VIOLATIONS
 from kquota_spark.store.commits import MicroBatch
-from kquota_spark.store.durable import sync_commit
-from kquota_spark.store.storage import arrow_files
+from kquota_spark.store.delta.table import StoredTable
 
 ON_SAME = "old.episode_id = new.episode_id and old.event_date = new.event_date"
 _TIMES = {
@@ -21,14 +19,14 @@ _TIMES = {
 _IN_MS, _IN_US = pa.timestamp("ms", tz="UTC"), pa.timestamp("us", tz="UTC")
 
 
-def episodes_in(table: DeltaTable, which: pc.Expression) -> pa.Table:
+def episodes_in(table: StoredTable, which: pc.Expression) -> pa.Table:
     """Episodes as pieces, with `episode_id` and `end_ms`, epoch ms.
 
     Args:
         table: `violations`.
         which: a condition on its columns.
     """
-    rows = table.to_pyarrow_dataset(filesystem=arrow_files(table)).to_table(filter=which)
+    rows = table.dataset().to_table(filter=which)
     for name, in_ms in _TIMES.items():
         rows = rows.append_column(in_ms, rows[name].cast(_IN_MS, safe=False).cast(pa.int64()))
     of_log: Any = pc.coalesce(rows["source"], pa.scalar(LOG))
@@ -53,7 +51,7 @@ def violation_rows(episodes: pa.Table) -> pa.Table:
 
 
 def write_episodes(
-    table: DeltaTable, rows: pa.Table, removed: pa.Table, on: str, batch: MicroBatch | None = None
+    table: StoredTable, rows: pa.Table, removed: pa.Table, on: str, batch: MicroBatch | None = None
 ) -> None:
     """Write episodes and remove others, in one commit.
 
@@ -70,21 +68,7 @@ def write_episodes(
             for each, is_removed in ((rows, False), (removed, True))
         ]
     )
-    columns = {name: f"new.{name}" for name in VIOLATIONS.names}
-    (
-        table.merge(
-            source,
-            f"{on} and {_of_starts(source)}",
-            source_alias="new",
-            target_alias="old",
-            commit_properties=None if batch is None else batch.properties,
-        )
-        .when_matched_delete("new.is_removed")
-        .when_matched_update(columns, "not new.is_removed")
-        .when_not_matched_insert(columns, "not new.is_removed")
-        .execute()
-    )
-    sync_commit(table)
+    table.merge(source, f"{on} and {_of_starts(source)}", VIOLATIONS.names, "is_removed", batch)
 
 
 def _of_starts(source: pa.Table) -> str:

@@ -17,8 +17,8 @@ from kquota_spark.errors import UserError
 from kquota_spark.model.quotas.entities import AnyEntity, Entity
 from kquota_spark.model.quotas.quota_set import QuotaEdit
 from kquota_spark.model.quotas.quota_types import AnyKey
+from kquota_spark.store.delta.errors import delta_errors
 from kquota_spark.store.reading import utc_text
-from kquota_spark.store.storage import delta_errors
 
 _SOON = {"connect_timeout": "1s", "timeout": "2s", "max_retries": "0"}
 """Options of an object store for a short wait: a note is not worth a long one."""

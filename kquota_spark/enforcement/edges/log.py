@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -23,9 +23,12 @@ from kquota_spark.errors import UserError
 from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.quota_types import QuotaKey
 from kquota_spark.schema.quota_tables import ENFORCEMENT_LOG
-from kquota_spark.store.durable import sync_commit
+from kquota_spark.store.delta.errors import committed, delta_errors
 from kquota_spark.store.reading import Tables
-from kquota_spark.store.storage import committed, delta_errors, delta_table, local_place_of, place_of
+from kquota_spark.store.storage import delta_table, local_place_of, place_of
+
+if TYPE_CHECKING:
+    from kquota_spark.store.delta.table import StoredTable
 
 _log = logging.getLogger(__name__)
 
@@ -99,28 +102,22 @@ class EnforcementLog:
             self._is_there = True
 
     def _commit(self, entries: Sequence[LogEntry]) -> None:
-        from deltalake import CommitProperties, Transaction, write_deltalake
-
         from kquota_spark.store.rows import arrow_rows
 
         table = delta_table(self._settings, ENFORCEMENT_LOG.name)
-        last = table.transaction_version(self._writer) or 0
+        last = table.number_of(self._writer) or 0
         data = arrow_rows(
             ENFORCEMENT_LOG, [self._row(entry, last + i) for i, entry in enumerate(entries, start=1)]
         )
-        written = CommitProperties(app_transactions=[Transaction(self._writer, last + len(entries))])
-        write_deltalake(table, data, mode="append", commit_properties=written)
-        sync_commit(table)
+        table.append(data, (self._writer, last + len(entries)))
         self._tidy(table, entries[-1].at_ms)
 
-    def _tidy(self, table: Any, at_ms: int) -> None:
+    def _tidy(self, table: StoredTable, at_ms: int) -> None:
         date = datetime.fromtimestamp(at_ms // 1_000, UTC).date()
-        day = [("event_date", "=", date.isoformat())]
         try:
             with delta_errors(f"{ENFORCEMENT_LOG.name}: files were not put together"):
-                if len(table.file_uris(file_pruning_predicate=day)) > _MANY_FILES:
-                    table.optimize.compact(partition_filters=day)
-                    sync_commit(table)
+                if table.count_files_of(date.isoformat()) > _MANY_FILES:
+                    table.compact(date.isoformat())
         except UserError as error:
             # Many files only make reading slow; the next append tries again.
             _log.debug("%s", error)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from kquota_spark.config.governor import rate_config, static_defaults
 from kquota_spark.config.settings import Settings
@@ -17,13 +16,13 @@ from kquota_spark.model.govern.govern import RuleGovernor
 from kquota_spark.model.govern.traffic import Traffic, governed_seconds_of
 from kquota_spark.model.measure.points import UNSIZED_KINDS, PointKind
 from kquota_spark.model.measure.sampled_rate import RateConfig
-from kquota_spark.model.quotas.entities import Entity
-from kquota_spark.model.quotas.quota_types import BANDWIDTH, QuotaKey
+from kquota_spark.model.quotas.quota_types import BANDWIDTH
 from kquota_spark.model.quotas.resolve import Bucket
 from kquota_spark.model.quotas.rules import with_values
 from kquota_spark.model.replay.decision import GovernedSecond
 from kquota_spark.model.replay.least_limit import Measure, least_limit, measured, throttled_under
 from kquota_spark.quotas.sources import from_tables
+from kquota_spark.reports.advice.raise_reasons import Case
 from kquota_spark.reports.clients.stored_usage import UsagePart, stored_rings, stored_usage
 from kquota_spark.reports.clients.what_if import WARM_UP_MS
 from kquota_spark.reports.scope.report_scope import Scope
@@ -64,14 +63,6 @@ select number, max(second_ms) filter (requests > {MOST_REQUESTS}) + 1000 as from
 """  # noqa: S608 - names of ours
 
 
-class Raisable(NamedTuple):
-    """A throttled bucket, and the quota that sets its limit."""
-
-    bucket: BucketName
-    entity: Entity
-    key: QuotaKey
-
-
 @dataclass(frozen=True, slots=True)
 class Replayed:
     """The recorded requests of one bucket on all brokers, measured by the replay. Times are epoch ms."""
@@ -92,7 +83,7 @@ class Replayed:
         return len(throttled_under(self.measures, limit_per_s))
 
 
-def replayed(settings: Settings, scope: Scope, wanted: Sequence[Raisable]) -> dict[BucketName, Replayed]:
+def replayed(settings: Settings, scope: Scope, cases: Sequence[Case]) -> dict[BucketName, Replayed]:
     """The replays of the first buckets; a bucket without recorded requests, or with too many, is left out.
 
     A callback's limits are not replayed. Nothing is returned without the table `quota_rules`.
@@ -100,9 +91,9 @@ def replayed(settings: Settings, scope: Scope, wanted: Sequence[Raisable]) -> di
     Args:
         settings: where the tables are, and the rings of brokers.
         scope: the report's tables and period.
-        wanted: the buckets in order, with their quotas.
+        cases: the buckets in order, with their quotas.
     """
-    chosen = [one for one in wanted if one.bucket.quota_type in BANDWIDTH][:MOST_BUCKETS]
+    chosen = [case for case in cases if case.one.bucket.quota_type in BANDWIDTH][:MOST_BUCKETS]
     if not chosen or settings.quotas.callback:
         return {}
     try:
@@ -111,28 +102,29 @@ def replayed(settings: Settings, scope: Scope, wanted: Sequence[Raisable]) -> di
         parts = _parts(scope, chosen)
         if not parts:
             return {}
-        from_ms = min(part.from_ms for part in parts.values())
-        traffic = list(stored_usage(settings, from_ms, scope.asked.to_ms, parts=list(parts.values())))
+        from_ms = min(part.from_ms for _, part in parts)
+        traffic = list(stored_usage(settings, from_ms, scope.asked.to_ms, parts=[part for _, part in parts]))
     except UserError:
         return {}
     found = {}
-    for one, part in parts.items():
-        governor = RuleGovernor(with_values(book, {one.entity: {one.key: 1.0}}), defaults)
+    for case, part in parts:
+        bucket = case.one.bucket
+        governor = RuleGovernor(with_values(book, {case.quota.entity: {case.quota.key: 1.0}}), defaults)
         governed_seconds = governed_seconds_of((row for row in traffic if _is_in(row, part)), governor)
         is_cut = part.from_ms > scope.asked.from_ms - WARM_UP_MS
         counted_ms = part.from_ms + WARM_UP_MS if is_cut else scope.asked.from_ms
         of_bucket = {
             key[0]: of_broker
             for key, of_broker in governed_seconds.items()
-            if key[1:] == (part.quota_type, Bucket(one.bucket.user, one.bucket.client_id))
+            if key[1:] == (part.quota_type, Bucket(bucket.user, bucket.client_id))
         }
         replay = _replay(of_bucket, rings, rate_config(settings), counted_ms, scope.asked.to_ms)
         if replay.measures:
-            found[one.bucket] = replay
+            found[bucket] = replay
     return found
 
 
-def _parts(scope: Scope, chosen: Sequence[Raisable]) -> dict[Raisable, UsagePart]:
+def _parts(scope: Scope, chosen: Sequence[Case]) -> list[tuple[Case, UsagePart]]:
     """The newest part of each bucket's usage that is within the bounds, with the warm-up."""
     begin_ms, end_us = scope.asked.from_ms - WARM_UP_MS, scope.asked.to_ms * 1_000
     [newest] = scope.rows(_MINUTES, scope.cluster_id, begin_ms * 1_000, end_us)
@@ -140,18 +132,19 @@ def _parts(scope: Scope, chosen: Sequence[Raisable]) -> dict[Raisable, UsagePart
     buckets = [
         {
             "number": number,
-            "quota_type": one.bucket.quota_type,
-            "name": one.bucket.user,
-            "id": one.bucket.client_id,
+            "quota_type": case.one.bucket.quota_type,
+            "name": case.one.bucket.user,
+            "id": case.one.bucket.client_id,
         }
-        for number, one in enumerate(chosen)
+        for number, case in enumerate(chosen)
     ]
     rows = scope.rows(_SECONDS, buckets, scope.cluster_id, begin_ms * 1_000, end_us)
-    found = {}
+    found = []
     for row in sorted(rows, key=lambda row: row["number"]):
-        one = chosen[row["number"]]
-        from_ms = max(begin_ms, row["from_ms"] or 0)
-        found[one] = UsagePart(one.bucket.quota_type, one.bucket.user, one.bucket.client_id, from_ms)
+        case = chosen[row["number"]]
+        bucket, from_ms = case.one.bucket, max(begin_ms, row["from_ms"] or 0)
+        part = UsagePart(bucket.quota_type, bucket.user, bucket.client_id, from_ms)
+        found.append((case, part))
     return found
 
 

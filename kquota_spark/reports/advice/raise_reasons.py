@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
+from kquota_spark.enforce.changes import Quota
 from kquota_spark.enforce.policies.context import demand_per_s, throttled_percent, value_text
 from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.quota_types import QuotaKey
@@ -32,9 +33,8 @@ class Case(NamedTuple):
     """A bucket that is often throttled under its present limit."""
 
     one: ThrottledBucket
-    entity: Entity
-    """The entity of the quota that would change."""
-    key: QuotaKey
+    quota: Quota
+    """The quota that would change."""
     uses: Uses
 
     @property
@@ -83,13 +83,13 @@ def reason_to_leave(case: Case, changes: Collection[Change], room: Mapping[tuple
         return f"{step_text(cut)}{by} ({cut.what}), so the cut is meant"
     if throttled_percent(case.worst) < HALF_PERCENT:
         return ""
-    more = case.demand_per_s - case.limit_per_s
+    key, more = case.quota.key, case.demand_per_s - case.limit_per_s
     for use in case.uses.of_brokers:
         left = room.get((use.broker_id, case.one.bucket.quota_type))
         if left is not None and left < more:
             return (
-                f"it wants about {value_text(case.key, more)} more in most of the time, and broker {use.broker_id} has "
-                f"headroom for {value_text(case.key, max(left, 0.0))}"
+                f"it wants about {value_text(key, more)} more in most of the time, and broker {use.broker_id} has "
+                f"headroom for {value_text(key, max(left, 0.0))}"
             )
     return ""
 
@@ -115,7 +115,7 @@ def alternatives_of(
         cut: the change that lowered the limit and can be undone, if there is one.
         is_tenant: the reader is a tenant, so only client settings are returned.
     """
-    key = case.key
+    key = case.quota.key
     if key is QuotaKey.CONSUMER_BYTE_RATE:
         most = f"fetch.max.bytes below {WINDOW_S * case.limit_per_s:,.0f}"
         yield Alternative(f"smaller fetches at the client ({most}), each topic read once")
@@ -129,4 +129,4 @@ def alternatives_of(
     if len(case.one.clients) > 1:
         yield Alternative("a quota of its own for one of the clients inside, so that it holds back no other")
     if wanted is not None:
-        yield Alternative("the value for two hours only", override_command(case.entity, key, wanted))
+        yield Alternative("the value for two hours only", override_command(case.quota.entity, key, wanted))

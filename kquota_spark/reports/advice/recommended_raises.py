@@ -13,6 +13,7 @@ from dataclasses import replace
 from decimal import ROUND_CEILING, Decimal
 
 from kquota_spark.config.settings import Settings
+from kquota_spark.enforce.changes import Quota
 from kquota_spark.enforce.policies.context import (
     own_entity,
     throttled_percent,
@@ -25,7 +26,7 @@ from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.quota_types import QuotaKey, QuotaType
 from kquota_spark.model.quotas.resolve import Bucket
 from kquota_spark.reports.advice.headroom import Headroom
-from kquota_spark.reports.advice.least_values import Raisable, Replayed, replayed
+from kquota_spark.reports.advice.least_values import Replayed, replayed
 from kquota_spark.reports.advice.quota_command import alter_command, whatif_command
 from kquota_spark.reports.advice.raise_reasons import (
     Case,
@@ -76,7 +77,7 @@ def raises(
         why: the causes of the worst buckets by replay.
     """
     cases = _cases(throttled, uses, rules)
-    replays = replayed(settings, scope, [Raisable(case.one.bucket, case.entity, case.key) for case in cases])
+    replays = replayed(settings, scope, cases)
     cards = (
         _card(scope, case, changes, room, replays.get(case.one.bucket), why.get(case.one.bucket))
         for case in cases
@@ -93,14 +94,14 @@ def _cases(
         quota = None if of_bucket is None else _quota(one.bucket, of_bucket.rule, rules)
         if of_bucket is None or quota is None or not of_bucket.limit_per_s:
             continue
-        case = Case(one, *quota, of_bucket)
+        case = Case(one, quota, of_bucket)
         if throttled_percent(case.worst) > THROTTLED_PERCENT and case.worst.seconds >= LEAST_SECONDS:
             found.append(case)
     return found
 
 
-def _quota(bucket: BucketName, rule: str | None, rules: Collection[Rule]) -> tuple[Entity, QuotaKey] | None:
-    """The entity and key of the quota to raise; None for a limit that no entity sets."""
+def _quota(bucket: BucketName, rule: str | None, rules: Collection[Rule]) -> Quota | None:
+    """The quota to raise; None for a limit that no entity sets."""
     if rule is None or bucket.quota_type not in [type_of(key) for key in _KEYS]:
         return None
     key = QuotaType(bucket.quota_type).key
@@ -110,7 +111,7 @@ def _quota(bucket: BucketName, rule: str | None, rules: Collection[Rule]) -> tup
         return None
     levels = {other.entity.level for other in rules if key in other.quotas}
     entity = own_entity(parsed, Bucket(bucket.user, bucket.client_id), levels)
-    return None if entity is None else (entity, key)
+    return None if entity is None else Quota(entity, key)
 
 
 def _card(
@@ -122,13 +123,13 @@ def _card(
     why: Reasons | None,
 ) -> Recommendation | None:
     """The recommendation about one bucket; None if its estimate is not above the limit."""
-    key, limit, worst = case.key, case.limit_per_s, case.worst
+    key, limit, worst = case.quota.key, case.limit_per_s, case.worst
     is_tenant = scope.tenant is not None
     under = (
         f"throttled in {throttled_percent(worst):.0f} % of {worst.seconds:,} seconds with traffic on broker "
         f"{worst.broker_id} under {value_text(key, limit)}"
     )
-    if case.uses.rule != str(case.entity):
+    if case.uses.rule != str(case.quota.entity):
         under += f" of {case.uses.rule}"
     cut = case.cut(changes)
     cut = None if cut is not None and is_meant(cut) else cut
@@ -136,7 +137,7 @@ def _card(
     if cause is None:
         return None
     card = Recommendation(
-        str(case.entity), key.value, limit, None, under, "", delay_ms=case.one.delay_ms,
+        str(case.quota.entity), key.value, limit, None, under, "", delay_ms=case.one.delay_ms,
         cause=cause.sentence, confidence=confidence_of(case),
         alternatives=tuple(alternatives_of(case, None, cut, is_tenant=is_tenant)), bucket=case.one.bucket,
     )  # fmt: skip
@@ -154,7 +155,7 @@ def _valued(
     case: Case, card: Recommendation, cut: Change | None, replay: Replayed | None, *, is_tenant: bool
 ) -> Recommendation | None:
     """The card with its values: of bursts the least one, else the range from the least one to the estimate."""
-    key, limit, used = case.key, case.limit_per_s, used_per_s(case.worst)
+    key, limit, used = case.quota.key, case.limit_per_s, used_per_s(case.worst)
     least = None if replay is None else replay.least_per_s
     least = least if least is not None and least > limit else None
     if case.uses.is_bursts and least is not None:
@@ -182,7 +183,7 @@ def _valued(
         least=None if least is None else float(least),
         brokers=tuple(use.broker_id for use in case.uses.of_brokers),
         reason=reason,
-        command="" if is_tenant else alter_command(case.entity, {key: wanted}),
+        command="" if is_tenant else alter_command(case.quota.entity, {key: wanted}),
         expected=_expected(replay, limit, wanted),
         headroom=f"{100 * (wanted - used) / wanted:.0f} % of the value is above what it got",
         alternatives=tuple(others),
@@ -201,8 +202,8 @@ def _rounded(key: QuotaKey, value: float) -> float:
 
 def _least(case: Case, least: int, replay: Replayed) -> Alternative:
     """The least value, with the command that replays the same requests."""
-    command = whatif_command(case.entity, {case.key: float(least)}, replay.from_ms, replay.to_ms)
-    return Alternative(f"the least value, {value_text(case.key, least)}: its effect by replay", command)
+    command = whatif_command(case.quota.entity, {case.quota.key: float(least)}, replay.from_ms, replay.to_ms)
+    return Alternative(f"the least value, {value_text(case.quota.key, least)}: its effect by replay", command)
 
 
 def _expected(replay: Replayed | None, limit: float, wanted: float) -> str:

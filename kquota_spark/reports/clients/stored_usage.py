@@ -17,8 +17,9 @@ from kquota_spark.model.quotas.principals import Principal
 from kquota_spark.model.quotas.quota_types import BANDWIDTH, QuotaType
 from kquota_spark.schema.gap_tables import BROKER_START
 from kquota_spark.schema.key_columns import FROM_LOG
+from kquota_spark.store.delta.errors import delta_errors
 from kquota_spark.store.reading import Tables
-from kquota_spark.store.storage import arrow_files, delta_errors, delta_table
+from kquota_spark.store.storage import delta_table
 
 if TYPE_CHECKING:
     import numpy as np
@@ -84,9 +85,7 @@ def stored_usage(
     is_asked = reduce(or_, map(_of_part, parts)) if parts else None
     with delta_errors(f"table usage under {settings.tables} cannot be read"):
         delta = delta_table(settings, "usage")
-        batches = delta.to_pyarrow_dataset(filesystem=arrow_files(delta)).to_batches(
-            columns=list(_COLUMNS), filter=chosen
-        )
+        batches = delta.dataset().to_batches(columns=list(_COLUMNS), filter=chosen)
         for batch in batches:
             yield from _traffic(batch if is_asked is None else _filtered(batch, is_asked))
 
@@ -158,7 +157,7 @@ def _rows_of_groups(settings: Settings, groups: Sequence[Group]) -> tuple[Any, n
     batches, places = [], [np.empty(0, np.int64)]
     with delta_errors(f"table usage under {settings.tables} cannot be read"):
         delta = delta_table(settings, "usage")
-        dataset = delta.to_pyarrow_dataset(filesystem=arrow_files(delta))
+        dataset = delta.dataset()
         for batch in dataset.to_batches(columns=list(_COLUMNS), filter=chosen):
             found = _places(batch, place_of, groups)
             is_asked = found >= 0

@@ -5,15 +5,15 @@ from __future__ import annotations
 from datetime import date
 
 import pyarrow as pa
-from deltalake import DeltaTable, write_deltalake
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.reports.impact.edit_impact import Impact, Impacts, day_of, impact_rows
 from kquota_spark.schema.shadow_tables import EDIT_IMPACT
-from kquota_spark.store.durable import sync_commit
+from kquota_spark.store.delta.errors import delta_errors
+from kquota_spark.store.delta.table import StoredTable
 from kquota_spark.store.rows import arrow_rows
-from kquota_spark.store.storage import delta_errors, delta_table, place_of, storage_options
+from kquota_spark.store.storage import place_of, storage_options
 from kquota_spark.store.table_log import set_log_properties
 
 _MOST_AT_ONCE = 100
@@ -56,16 +56,14 @@ class KeptImpacts:
 def _append(settings: Settings, rows: pa.Table) -> None:
     path = place_of(settings.tables, EDIT_IMPACT.name)
     with delta_errors(f"table {EDIT_IMPACT.name} cannot be written at {path}"):
-        table = DeltaTable.create(
+        table = StoredTable.created(
             path,
-            schema=EDIT_IMPACT.arrow_schema(),
-            mode="ignore",
-            partition_by=list(EDIT_IMPACT.partition_by),
+            EDIT_IMPACT.arrow_schema(),
+            EDIT_IMPACT.log_properties,
+            storage_options(settings),
+            partition_by=EDIT_IMPACT.partition_by,
             name=EDIT_IMPACT.name,
-            description=EDIT_IMPACT.grain,
-            configuration=EDIT_IMPACT.log_properties,
-            storage_options=storage_options(settings),
+            grain=EDIT_IMPACT.grain,
         )
         set_log_properties(table, EDIT_IMPACT)
-        write_deltalake(path, rows, mode="append", storage_options=storage_options(settings))
-        sync_commit(delta_table(settings, EDIT_IMPACT.name))
+        table.append(rows)

@@ -99,7 +99,7 @@ def _measured(root: Path, entries: int, files: int) -> tuple[dict[str, float], d
     )
     left = {
         "kept": len(list(log.glob("*.json"))),
-        "packed": len(decisions.file_uris()),
+        "packed": len(decisions.paths()),
         "tidied_s": tidied_s,
     }
     add, fold, scrape = _adds(settings), _folds(settings, 1), _scrapes(settings)

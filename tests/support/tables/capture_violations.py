@@ -17,7 +17,7 @@ _BUCKET = ("cluster_id", "broker_id", "quota_type", "bucket_user", "bucket_clien
 
 def write_violations(settings: Settings) -> None:
     """Write `violations` as EPISODES would: a pause of more than `GAP_S` seconds ends an episode."""
-    rows = delta_table(settings, "decisions").to_pyarrow_table().to_pylist()
+    rows = delta_table(settings, "decisions").rows().to_pylist()
     clock = max(row["second"] for row in rows)
     over = [row for row in rows if (row["quota_used_percent"] or 0) > 100]
     over.sort(key=lambda row: (*(row[name] for name in _BUCKET), row["second"]))

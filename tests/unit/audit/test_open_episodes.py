@@ -21,6 +21,7 @@ from kquota_spark.config.settings import Kafka, Settings
 from kquota_spark.schema.tables import VIOLATIONS
 from kquota_spark.store.commits import MicroBatch
 from kquota_spark.store.creation import create_table
+from kquota_spark.store.delta.table import StoredTable
 from tests.support.spark.queries import only, rows_of, settings_at
 from tests.support.tables.table_rows import T0_MS, decision, write_table
 from tests.support.tables.violated_buckets import SECONDS, all_over
@@ -52,7 +53,7 @@ def test_open_episodes_are_read_again_only_when_somebody_else_has_changed_the_ta
 ) -> None:
     read, open_in = list[int](), fold._open_in
 
-    def counted(table: DeltaTable, cluster_id: str) -> pa.Table:
+    def counted(table: StoredTable, cluster_id: str) -> pa.Table:
         found = open_in(table, cluster_id)
         read.append(found.num_rows)
         return found

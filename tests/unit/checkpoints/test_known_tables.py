@@ -24,7 +24,7 @@ from kquota_spark.model.quotas.quota_types import IpQuotaKey, QuotaKey, QuotaTyp
 from kquota_spark.model.quotas.rules import QuotaChange
 from kquota_spark.pipeline.known import IpLimit, Known
 from kquota_spark.schema.gap_tables import BROKER_START, CUT_LINE, MID_STREAM
-from kquota_spark.store import rules_tables
+from kquota_spark.store.delta import table as stored_table
 from kquota_spark.store.rules_tables import NodeProblem, RulesTables
 from tests.support.spark.queries import CLUSTER, change, settings_at, write_rules
 from tests.support.tables.table_rows import T0_MS, second, write_table
@@ -73,7 +73,7 @@ def test_edits_whose_commit_was_made_and_its_answer_lost_are_recorded_once(
         if lost:
             raise lost.pop()
 
-    monkeypatch.setattr(rules_tables, "write_deltalake", writes_and_loses_the_answer)
+    monkeypatch.setattr(stored_table, "write_deltalake", writes_and_loses_the_answer)
     edits = [change("alice", None, 1.0, T0_MS), change("bob", None, 2.0, T0_MS)]
     broken = NodeProblem("users/%zz", None, "malformed name", T0_MS, 7)
     rules.append(edits, [broken], T0_MS)

@@ -80,7 +80,7 @@ def asked(opened: tuple[Any, Any], number: str) -> Rows:
 
 @pytest.fixture(scope="module")
 def decisions(opened: tuple[Any, Any]) -> Rows:
-    rows: Rows = delta_table(opened[1], "decisions").to_pyarrow_table().to_pylist()
+    rows: Rows = delta_table(opened[1], "decisions").rows().to_pylist()
     return rows
 
 

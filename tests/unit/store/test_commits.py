@@ -15,6 +15,7 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.schema.tables import DECISIONS
 from kquota_spark.store.commits import BatchCommits, MicroBatch, replace_rows, retried
+from kquota_spark.store.delta.table import StoredTable
 from kquota_spark.store.reading import query
 from tests.support.spark.queries import only, rows_of
 from tests.support.tables.table_rows import DAY, T0_MS, decision
@@ -92,7 +93,7 @@ def test_rows_that_another_writer_replaces_at_that_moment_do_not_stop_a_micro_ba
     begun = commits.newest
     restated = [written(settings, decision(0, requests=7))]
 
-    def begun_before_the_restatement() -> DeltaTable:
+    def begun_before_the_restatement() -> StoredTable:
         table = begun()
         if restated:  # between the look at the table and the commit
             replace_rows(settings, DECISIONS, restated.pop(), "broker_id = 1")

@@ -22,6 +22,7 @@ from kquota_spark.model.quotas.rules import QuotaChange
 from kquota_spark.schema.tables import DECISIONS
 from kquota_spark.store.commits import BatchCommits, MicroBatch, replace_rows
 from kquota_spark.store.creation import create_tables
+from kquota_spark.store.delta.table import StoredTable
 from kquota_spark.store.rules_tables import RulesTables
 from kquota_spark.store.storage import delta_table
 from tests.support.tables.sure_disk import SureDisk
@@ -68,7 +69,7 @@ def _replaced(settings: Settings) -> None:
 
 def _folded(settings: Settings) -> None:
     _batch(settings, 0, _over(0), _over(1))
-    rows = delta_table(settings, "decisions").to_pyarrow_table()
+    rows = delta_table(settings, "decisions").rows()
     judged = judged_rows(rows, settings.stream.episode_gap)
     EpisodeFold(settings).fold(judged, MicroBatch("q", 0), T0_MS)
 
@@ -114,13 +115,13 @@ def test_what_was_committed_is_there_after_a_power_failure(
     write(settings)
     left = disk.left(Path(settings.tables), tmp_path / "left")
     for name in names:
-        table = DeltaTable(str(left / name))
+        table = StoredTable.opened(str(left / name))
         assert table.version() == delta_table(settings, name).version() > 0
         assert _rows(table) == _rows(delta_table(settings, name)) != []
 
 
-def _rows(table: DeltaTable) -> list[str]:
-    return sorted(map(str, table.to_pyarrow_table().to_pylist()))
+def _rows(table: StoredTable) -> list[str]:
+    return sorted(map(str, table.rows().to_pylist()))
 
 
 def test_a_file_is_on_the_disk_before_a_worker_reports_it(

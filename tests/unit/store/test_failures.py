@@ -9,7 +9,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from kquota_spark.errors import UserError
-from kquota_spark.store.storage import MissingTableError, OvertakenError, committed, delta_errors
+from kquota_spark.store.delta.errors import MissingTableError, OvertakenError, committed, delta_errors
 
 
 def test_a_table_that_is_not_there_is_an_error_of_its_own(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
@@ -20,6 +19,7 @@ from kquota_spark.schema.tables import DECISIONS, VIOLATIONS
 from kquota_spark.store import commits, packing, storage
 from kquota_spark.store.commits import BatchCommits, MicroBatch, replace_rows
 from kquota_spark.store.creation import create_tables
+from kquota_spark.store.delta.table import StoredTable
 from kquota_spark.store.files import dataset_of
 from kquota_spark.store.following import DeltaCommits
 from kquota_spark.store.packing import bins, due, pack, small_files
@@ -36,8 +36,8 @@ def commit(settings: Settings, first: int, count: int, **changed: Any) -> None:
         table.add(written(settings, decision(number, **changed)), MicroBatch("q", number))
 
 
-def table_of(settings: Settings) -> DeltaTable:
-    return DeltaTable(f"{settings.tables}/decisions")
+def table_of(settings: Settings) -> StoredTable:
+    return storage.delta_table(settings, "decisions")
 
 
 def packed(settings: Settings) -> bool:
@@ -68,7 +68,7 @@ def test_sixty_files_of_a_date_become_one_with_the_same_rows_and_bounds(settings
     before = rows_of(settings, "decisions")
     assert packed(settings)
     assert rows_of(settings, "decisions") == before
-    [row] = pa.table(table_of(settings).get_add_actions(flatten=True)).to_pylist()
+    [row] = table_of(settings).files().as_arrow().to_pylist()
     assert row["num_records"] == 60
     bounds = [round(row[f"{end}.second"].timestamp() * 1_000) - T0_MS for end in ("min", "max")]
     assert bounds == [0, 59_000]
@@ -172,7 +172,7 @@ def test_a_restatement_begun_before_it_replaces_the_packed_rows(
     commit(settings, 0, 4)
     opened, files = storage.delta_table, [small_files(table_of(settings))]
 
-    def opened_before(*given: Any) -> DeltaTable:
+    def opened_before(*given: Any) -> StoredTable:
         table = opened(*given)
         if files:
             assert pack(settings, DECISIONS, files.pop())
@@ -268,7 +268,7 @@ def test_a_kill_before_the_commit_leaves_the_table_and_a_file_for_maintain(
     assert rows_of(settings, "decisions") == before
     assert pack(settings, DECISIONS, small_files(table_of(settings)))
     assert rows_of(settings, "decisions") == before
-    table_of(settings).vacuum(0, dry_run=False, enforce_retention_duration=False, full=True)
+    table_of(settings).remove_old_files(0, is_full=True)
     assert rows_of(settings, "decisions") == before
 
 
@@ -296,8 +296,7 @@ def test_files_of_open_episodes_are_left_alone(settings: Settings) -> None:
     for number in range(4):
         write_table(Path(settings.tables), "violations", violation(number, None))
         write_table(Path(settings.tables), "violations", violation(10 + number, 5))
-    table = DeltaTable(f"{settings.tables}/violations")
-    files = small_files(table)
+    files = small_files(storage.delta_table(settings, "violations"))
     assert len(files) == 4
     assert pack(settings, VIOLATIONS, due(files))
     assert len(rows_of(settings, "violations")) == 8

@@ -18,6 +18,7 @@ from kquota_spark.schema.gap_tables import EXPIRED_UNREAD, MID_STREAM, SHIPPER_L
 from kquota_spark.schema.tables import REQUESTS
 from kquota_spark.store.packing import pack, small_files
 from kquota_spark.store.reading import Tables
+from kquota_spark.store.storage import delta_table
 from tests.support.tables.recorded_gaps import FollowedRun, Told, settings_at, stored
 from tests.support.tables.table_rows import (
     T0_MS,
@@ -200,7 +201,7 @@ def test_new_rows_that_the_job_has_packed_meanwhile_are_read_and_no_others(
     record_gaps(settings)
     gap(settings, 50)
     lines(settings, 1)
-    files = small_files(DeltaTable(f"{settings.tables}/requests"))
+    files = small_files(delta_table(settings, "requests"))
     assert len(files) == 3
     assert pack(settings, REQUESTS, files)
     opened.clear()

@@ -17,6 +17,7 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.schema.gap_tables import CUT_LINE, MID_STREAM, SHIPPER_LOST_LINES
 from kquota_spark.store.creation import create_tables
+from kquota_spark.store.delta import table as stored_table
 from kquota_spark.store.rows import rows_in_ms
 from tests.support.tables.recorded_gaps import settings_at, stored
 from tests.support.tables.table_rows import second, write_table
@@ -176,7 +177,7 @@ def test_another_driver_that_puts_the_gaps_together_first_does_not_stop_this_one
             others[0] = len(DeltaTable(f"{settings.tables}/log_gaps").file_uris())
         write(table, rows, mode=mode, **options)
 
-    monkeypatch.setattr(gap_rows, "write_deltalake", comes_second)
+    monkeypatch.setattr(stored_table, "write_deltalake", comes_second)
     assert record_gaps(settings) == [
         "lines of broker 1 were cut: verdicts around them are uncertain (log_gaps)"
     ]

@@ -10,7 +10,6 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from kquota_spark.audit.gaps import gap_rows
 from kquota_spark.audit.gaps.log_gaps import record_gaps
 from kquota_spark.config.settings import Settings
 from kquota_spark.model.replay.log_beginning import BrokerLines, StartSign
@@ -22,6 +21,7 @@ from kquota_spark.schema.gap_tables import (
     SHIPPER_LOST_LINES,
 )
 from kquota_spark.schema.tables import REQUESTS
+from kquota_spark.store.delta import table as stored_table
 from tests.support.tables.recorded_gaps import FollowedRun, Told, settings_at, stored
 from tests.support.tables.table_rows import T0_MS, heartbeat, request, unreadable, write_table
 
@@ -229,7 +229,7 @@ def test_two_recorders_at_once_write_each_gap_once(tmp_path: Path, monkeypatch: 
             heard[0] = record_gaps(settings)
         write(*args, **options)
 
-    monkeypatch.setattr(gap_rows, "write_deltalake", writes_after_the_other)
+    monkeypatch.setattr(stored_table, "write_deltalake", writes_after_the_other)
     assert record_gaps(settings) == []
     assert heard == [
         [
@@ -255,7 +255,7 @@ def test_a_compaction_at_that_moment_does_not_stop_the_recorder(
             compacted.append(DeltaTable(f"{settings.tables}/log_gaps").optimize.compact())
         write(*args, **options)
 
-    monkeypatch.setattr(gap_rows, "write_deltalake", writes_after_a_compaction)
+    monkeypatch.setattr(stored_table, "write_deltalake", writes_after_a_compaction)
     assert record_gaps(settings) == ["shippers lost lines: 1 new gaps in log_gaps"]
     assert compacted[0]["numFilesRemoved"] == 2
     assert [row[0] for row in stored(settings)] == [0, 1, 2]

@@ -12,6 +12,7 @@ import pytest
 from kquota_spark.cli.chosen.entity_options import asked_entity
 from kquota_spark.cli.main import parser
 from kquota_spark.cli.quotas import alter
+from kquota_spark.enforce.changes import Quota
 from kquota_spark.model.quotas.entities import DEFAULT, AnyEntity, Entity, IpEntity
 from kquota_spark.model.quotas.quota_types import AnyKey, IpQuotaKey, QuotaKey
 from kquota_spark.reports.advice.quota_command import alter_command
@@ -184,7 +185,7 @@ def test_the_number_of_clients_that_share_a_bucket_is_exact_where_all_are_known(
 )
 def test_the_override_parses(entity: Entity) -> None:
     one = ThrottledBucket(BucketName("produce", "", ""), 1.0, 1, 1, 1, 1.0, 1, 1, None, ())
-    case = Case(one, entity, QuotaKey.PRODUCER_BYTE_RATE, Uses(10.0, str(entity), ()))
+    case = Case(one, Quota(entity, QuotaKey.PRODUCER_BYTE_RATE), Uses(10.0, str(entity), ()))
     found = alternatives_of(case, 12.0, is_tenant=False)
     *_, override = found
     options = parser().parse_args(shlex.split(override.command)[1:])

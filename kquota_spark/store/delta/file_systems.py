@@ -1,4 +1,4 @@
-"""Google's object store with a key file, for Arrow: its own class takes no key file, so deltalake opens the files."""
+"""deltalake's own file systems, for Arrow: of a table, and of Google with a key file, which Arrow's own class lacks."""
 
 from __future__ import annotations
 
@@ -8,6 +8,16 @@ from typing import Any
 import pyarrow as pa
 from deltalake.fs import DeltaStorageHandler
 from pyarrow import fs
+
+
+def table_files(place: str, options: Mapping[str, str] | None) -> fs.FileSystem:
+    """The files of a table, by their paths below it.
+
+    Args:
+        place: path or URI.
+        options: deltalake's; None leaves them to the environment.
+    """
+    return fs.PyFileSystem(DeltaStorageHandler(place, None if options is None else dict(options)))
 
 
 class _WithBytes:

@@ -9,13 +9,9 @@ import json
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from kquota_spark.config.roots import local_path
-
-if TYPE_CHECKING:
-    from deltalake import DeltaTable
 
 _LAST_CHECKPOINT = "_last_checkpoint"
 
@@ -35,20 +31,21 @@ def sync_files(files: Iterable[Path], *also: Path) -> None:
             os.close(descriptor)
 
 
-def sync_commit(table: DeltaTable, *, first: int | None = None, has_files: bool = True) -> None:
+def sync_commit(place: str, newest: int, *, first: int | None = None, has_files: bool = True) -> None:
     """Flush the newest commits of a table to the disk: the files that they name, and then their log entries.
 
     This follows every commit of ours, so that nothing is reported that a power failure can undo.
 
     Args:
-        table: the table after the commit.
+        place: path or URI of the table.
+        newest: its version after the commit.
         first: the first version to flush; None for the newest alone.
         has_files: False if the writers of the files have flushed them.
 
     Raises:
         OSError: the disk cannot store them.
     """
-    root, newest = local_path(table.table_uri), table.version()
+    root = local_path(place)
     if root is None:
         return
     log, versions = root / "_delta_log", range(newest if first is None else first, newest + 1)
