@@ -23,7 +23,7 @@ from kquota_spark.reports.scope.report_scope import Scope, open_scope
 from kquota_spark.reports.scope.shared_rows import BucketName, ThrottledBucket
 from kquota_spark.reports.sections.changes import changes_without_effect
 from kquota_spark.reports.sections.throttled import throttled_buckets
-from kquota_spark.reports.why.of_scope import reasons_of
+from kquota_spark.reports.why.of_scope import BY_CAUSE, reasons_of
 from kquota_spark.schema.tables import DECISIONS
 from kquota_spark.store.reading import utc_text
 
@@ -73,7 +73,7 @@ def _find(asked: Asked) -> Found:
     shown = ordered[: asked.limit]
     with_day = _is_of_days(scope.covered)
     edits = changes_without_effect(scope)
-    why = causes(uses_of(scope, shown), shown, edits, reasons_of(scope, shown), with_day=with_day)
+    why = causes(uses_of(scope, shown), shown, edits, reasons_of(scope, shown, BY_CAUSE).found, with_day=with_day)
     rows = [
         _row(scope.cluster_id, one, why.get(one.bucket)) | _owner_column(owners_of, one.bucket)
         for one in ordered

@@ -112,10 +112,11 @@ def _why(asked: Asked, row: Row) -> dict[str, str | None]:
     )
     end_ms = row["last_second"] + 1_000 if row["end_time"] is None else row["end_time"]
     settings = asked.settings.changed(cluster_id=row["cluster_id"])
-    found = reasons(settings, [Wanted(bucket, row["start_time"], end_ms)])
-    if not found:
+    wanted = Wanted(bucket, row["start_time"], end_ms)
+    found = reasons(settings, [wanted]).found.get(wanted)
+    if found is None:
         return {"why": None}
-    return {"why": main_sentence(found[0]) or None, _SHORT: short_text(found[0])}
+    return {"why": main_sentence(found) or None, _SHORT: short_text(found)}
 
 
 QUESTION = Question(

@@ -147,14 +147,14 @@ def _answers(asked: Asked, chosen: Sequence[dict[str, Any]]) -> Iterator[Answer]
         bucket = BucketName(row["quota_type"], row["bucket_user"], row["bucket_client_id"])
         wanted = Wanted(bucket, row["from_ms"], row["to_ms"])
         settings = asked.settings.changed(cluster_id=row["cluster_id"])
-        for found in reasons(settings, [wanted]):
+        for found in reasons(settings, [wanted]).found.values():
             yield Answer(row["cluster_id"], row["episode_id"], found)
 
 
 def _rows(answer: Answer) -> Iterator[dict[str, Any]]:
     """One row per cause, and one for the rest: their parts add up to the delay by replay."""
     from kquota_spark.model.attribution.detectors import Cause
-    from kquota_spark.reports.why.sentences import CURES, evidence_text, main_sentence
+    from kquota_spark.reports.why.sentences import CURES, cure_of, evidence_text, main_sentence
 
     found, attribution = answer.reasons, answer.reasons.attribution
     head = {"cluster_id": answer.cluster_id, "episode_id": answer.episode_id, **_head(found)}
@@ -167,7 +167,7 @@ def _rows(answer: Answer) -> Iterator[dict[str, Any]]:
             "share_ms": part.share_ms,
             "delay_without_ms": part.without_ms,
             "sentence": evidence_text(part, found.bucket.quota_type),
-            "cure": CURES[part.cause],
+            "cure": cure_of(part),
             "evidence": dict(part.facts),
         }
     yield head | {
