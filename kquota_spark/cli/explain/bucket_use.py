@@ -115,7 +115,7 @@ def _why(question: ClientQuotas, answer: Answer, delay: DelayInHour | None) -> s
         cluster_id=question.history.cluster_id or question.settings.cluster_id
     )
     try:
-        found = reasons(settings, [wanted], Bounds(_MOST_REQUESTS)).found
+        found = reasons(settings, [wanted], Bounds(_MOST_REQUESTS, is_sharing_of_steady=True)).found
     except UserError:
         return ""  # a source without the requests: the other lines need none
     return main_sentence(found[wanted]) if found else ""

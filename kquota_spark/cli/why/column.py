@@ -15,6 +15,7 @@ from kquota_spark.reports.why.sentences import main_sentence, short_text
 
 _MOST_EXPLAINED = 8
 """Maximum number of violations with a cause."""
+_WITHIN = WITHIN._replace(is_sharing_of_steady=True)
 _SHORT = "why_short"
 
 
@@ -22,7 +23,7 @@ def added(asked: Asked, found: Found) -> Found:
     """The violations with the column `why`; it is empty after the first ones."""
     first = found.rows[:_MOST_EXPLAINED]
     most_delay_first = sorted(first, key=lambda row: -(row["delay_ms"] or row["delay_by_replay_ms"] or 0))
-    answers, left_out = reasons_of_clusters(asked.settings, list(map(_wanted, most_delay_first)), WITHIN)
+    answers, left_out = reasons_of_clusters(asked.settings, list(map(_wanted, most_delay_first)), _WITHIN)
     texts = [_texts(answers.get(_wanted(row))) for row in first]
     texts += [_texts(None)] * (len(found.rows) - len(first))
     return found._replace(

@@ -41,6 +41,8 @@ class Bounds(NamedTuple):
 
     0 for none, None for all.
     """
+    is_sharing_of_steady: bool = False
+    """Whether only shared buckets without a named cause get `Reasons.sharing`: sentences need it for no other."""
 
 
 OfCluster = tuple[str, Wanted]
@@ -106,7 +108,7 @@ def reasons(settings: Settings, wanted: Sequence[Wanted], bounds: Bounds = ALL) 
         found: dict[Wanted, Reasons] = {}
         left = bounds.of_sharing
         for one, of_one in recorded(settings, list(dict.fromkeys(cut.values()))).items():
-            found[one] = _reasons(before, one, of_one, has_sharing=left is None or left > 0)
+            found[one] = _reasons(before, one, of_one, bounds, left)
             if left is not None and (sharing := found[one].sharing) is not None:
                 left -= sharing.measured
     return Explained({asked: found[one] for asked, one in cut.items() if one in found}, left_out)
@@ -159,17 +161,20 @@ def _within(
     return cut, tuple(left_out)
 
 
-def _reasons(before: Before, one: Wanted, of_one: Recorded, *, has_sharing: bool) -> Reasons:
+def _reasons(before: Before, one: Wanted, of_one: Recorded, bounds: Bounds, left: int | None) -> Reasons:
+    """The answer about one bucket; `left` is what replays about shared buckets may still measure, None for all."""
     observed = before.observed(one, of_one)
     clients = len({request.client for request in of_one.case.requests})
     is_shared = clients > 1 and observed.delay_ms > 0
+    attribution = attribute(observed)
+    has_sharing = (left is None or left > 0) and not (bounds.is_sharing_of_steady and attribution.named)
     return Reasons(
         one.bucket,
         one.from_ms,
         one.to_ms,
         limit_at(of_one.case, one.to_ms - 1),
         of_one.observed_ms,
-        attribute(observed),
+        attribution,
         clients,
         who_slowed_whom(of_one.case, of_one.replay) if is_shared and has_sharing else None,
         tuple(fairness(of_one.case, observed.throttles, one.from_ms, one.to_ms)) if is_shared else (),
