@@ -9,6 +9,7 @@ class _Own:
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from dataclasses import field, fields
 from typing import Any, TypeVar
 
@@ -41,6 +42,10 @@ def add_own(parser: argparse.ArgumentParser, own: type[Any]) -> None:
         parser.add_argument(name, default=each.default, **words)
 
 
-def own_from(own: type[_Own], options: argparse.Namespace) -> _Own:
-    """The values of the options that a dataclass declares."""
-    return own(**{each.name: getattr(options, each.name) for each in fields(own)})  # type: ignore[arg-type]
+def reader_of(own: type[_Own]) -> Callable[[argparse.Namespace], _Own]:
+    """A function that makes the values of a dataclass from parsed options."""
+
+    def read(options: argparse.Namespace) -> _Own:
+        return own(**{each.name: getattr(options, each.name) for each in fields(own)})  # type: ignore[arg-type]
+
+    return read

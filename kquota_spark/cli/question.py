@@ -41,7 +41,7 @@ from kquota_spark.cli.options import (
     with_cluster,
     with_source,
 )
-from kquota_spark.cli.own_options import add_own, own_from
+from kquota_spark.cli.own_options import add_own, reader_of
 from kquota_spark.cli.text import columns
 from kquota_spark.cli.text.page import Page, print_line
 from kquota_spark.cli.text.render import Colour, Report, Row, Shown, show
@@ -140,7 +140,7 @@ class Question:
         options: adds the options that filter rows, without --since and --until; None for no such options.
         period: how the command describes --since and --until; None for a command without them.
         declared: a dataclass with the options that no other command has, see `own_options`; None for no such options.
-        own: makes one value from options; for commands whose options are not `declared`.
+        own: makes one value from options; for commands with options that are not `declared`.
         colour: the colour of a row that needs attention; None for no colour.
         empty_from: the table with the newest row that explains why there are no rows.
         has_agreement: whether the answer ends with the agreement of its verdicts.
@@ -251,7 +251,7 @@ class Question:
         settings, wanted = settings_of(options, "tables"), filter_of(options)
         require_order(wanted.since, wanted.until)
         flags = tuple(flag for flag in self.flags if getattr(options, flag.key))
-        own = self.own(options) if self.declared is None else own_from(self.declared, options)
+        own = (self.own if self.declared is None else reader_of(self.declared))(options)
         limit = limit_of(options)
         with Tables(settings) as tables:
             if self.table is not None:

@@ -16,7 +16,7 @@ from kquota_spark.reports.why.sentences import main_sentence
 
 _MOST_EVENTS = 5
 """Maximum number of events with a cause in one read."""
-_BOUNDS = Bounds(of_bucket=50_000, of_all=150_000, of_sharing=0)
+_BOUNDS = Bounds(of_bucket=25_000, of_all=100_000, of_sharing=0)
 """What is replayed in one read: messages name no client, so nobody asks who slowed whom."""
 
 

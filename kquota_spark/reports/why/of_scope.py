@@ -15,8 +15,8 @@ from kquota_spark.schema.harm import EPISODE_DELAY_MS, EPISODE_END
 
 MOST_BUCKETS = 20
 """Maximum number of buckets with causes."""
-WITHIN = Bounds(of_bucket=50_000, of_all=200_000, of_sharing=4_000_000)
-"""Of a bucket with more requests the violation with the most total delay is explained."""
+WITHIN = Bounds(of_bucket=25_000, of_all=100_000, of_sharing=2_000_000)
+"""What the report replays. If a bucket has more requests, its violation with the most total delay is explained."""
 BY_CAUSE = WITHIN._replace(of_sharing=0)
 """The same without who slowed whom."""
 _REQUESTS = """

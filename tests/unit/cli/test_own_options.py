@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kquota_spark.cli.options import only
-from kquota_spark.cli.own_options import add_own, option, own_from, switch
+from kquota_spark.cli.own_options import add_own, option, reader_of, switch
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class _Own:
 def _given(*words: str) -> _Own:
     parser = argparse.ArgumentParser()
     add_own(parser, _Own)
-    return own_from(_Own, parser.parse_args(words))
+    return reader_of(_Own)(parser.parse_args(words))
 
 
 def test_without_options_the_values_are_the_defaults() -> None:
