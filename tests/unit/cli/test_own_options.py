@@ -38,7 +38,12 @@ def test_some_options_of_a_bucket_keep_their_names_and_their_order() -> None:
     only(type="", client_id="the client")(parser)
     assert [action.option_strings for action in parser._actions] == [["--type"], ["--client-id", "--client"]]
     assert [action.help for action in parser._actions] == ["only this quota type", "the client"]
-    # The usual help stays for the other commands.
-    usual = argparse.ArgumentParser(add_help=False)
-    only(client_id="")(usual)
-    assert usual._actions[0].help == "only this client id, likewise"
+
+
+def test_a_parser_that_changes_the_help_of_an_option_changes_it_for_no_other() -> None:
+    add = only(client_id="")
+    first, second = argparse.ArgumentParser(add_help=False), argparse.ArgumentParser(add_help=False)
+    add(first)
+    first._actions[0].help = "with --episodes only"
+    add(second)
+    assert second._actions[0].help == "only this client id, likewise"

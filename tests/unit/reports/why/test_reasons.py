@@ -9,6 +9,7 @@ import pytest
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.model.attribution.causes import Part, attribute
+from kquota_spark.model.attribution.counterfactuals import LimitFrom
 from kquota_spark.model.attribution.detectors import Cause
 from kquota_spark.model.attribution.observed import BaselineKind
 from kquota_spark.model.attribution.sharing import who_slowed_whom
@@ -109,13 +110,20 @@ FIRST, SECOND = Wanted(APP, FROM_MS, MIDDLE_MS), Wanted(APP, MIDDLE_MS, TO_MS)
 
 
 def test_the_answer_of_a_period_is_the_same_whatever_else_is_asked(tmp_path: Path) -> None:
-    write_recording(tmp_path, CAUSES[Cause.LIMIT_CUT](Chance(4)), Entity(client_id="app"))
+    recording = CAUSES[Cause.STEADY](Chance(4))
+    limit = recording.limits[0].limit_per_s
+    assert limit is not None
+    cuts = [LimitFrom(0, 4 * limit), LimitFrom(FROM_MS - 270_000, 2 * limit), LimitFrom(FROM_MS + 1_000, limit)]
+    write_recording(tmp_path, recording._replace(limits=tuple(cuts)), Entity(client_id="app"))
     settings = Settings(cluster_id="demo", tables=str(tmp_path))
-    together = reasons(settings, [SECOND, FIRST, FIRST, WANTED]).found
-    alone = [reasons(settings, [one]).found[one] for one in (FIRST, SECOND, WANTED)]
-    assert [together[one] for one in (FIRST, SECOND, WANTED)] == alone
-    assert len(together) == 3
-    assert len({one.attribution.delay_ms for one in alone}) == 3
+    # The first limit governed more than the warm-up before the last minute: only the early period reads its requests.
+    early, late = Wanted(APP, FROM_MS - 300_000, FROM_MS - 240_000), Wanted(APP, TO_MS - 60_000, TO_MS)
+    asked = [SECOND, early, FIRST, late]
+    together = reasons(settings, [*asked, FIRST]).found
+    alone = [reasons(settings, [one]).found[one] for one in asked]
+    assert [together[one] for one in asked] == alone
+    assert len(together) == 4
+    assert len({one.attribution.delay_ms for one in alone}) == 4
 
 
 def test_periods_that_are_cut_to_the_same_beginning_have_one_answer(tmp_path: Path) -> None:
