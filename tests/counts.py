@@ -3,8 +3,9 @@
 Rules:
 
 * **walk**: the modules that are reached by imports from its entries, at any depth. Imports in functions count, because
-  they run on the walk. Imports for types alone do not. `on the way` are those of them that reach an end of the walk
-  by imports themselves, with the ends.
+  they run on the walk. Imports for types alone do not, and modules that are loaded by their name do not: the commands,
+  and what a flag of a command adds, which runs only with that flag. `on the way` are those of them that reach an end
+  of the walk by imports themselves, with the ends.
 * **carrier of quotas**: a class with an annotated field whose type names a key of quotas, a set, a rule or a book.
 * **carrier of a bucket**: a class with fields for the user, the client id and the tags of one bucket.
 * **place of a column of `decisions`**: a module outside `schema`, and a column of two or more words that no other table

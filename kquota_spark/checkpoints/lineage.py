@@ -120,7 +120,7 @@ def stored_lineage(settings: Settings, name: str = LOG) -> Lineage:
     try:
         return msgspec.json.decode(text, type=Lineage)
     except msgspec.DecodeError:
-        _log.warning("%s was damaged: made anew of what the tables hold", _path(settings, name))
+        _log.warning("%s was damaged: rebuilt from the tables", _path(settings, name))
         return _begun(settings, name)
 
 

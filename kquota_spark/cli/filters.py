@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from kquota_spark.cli.options import Since
-from kquota_spark.errors import UserError
 from kquota_spark.formats.text.person_units import iso_time
-from kquota_spark.reports.agreement.agreement import Span
-from kquota_spark.store.reading import utc_text
+from kquota_spark.reports.agreement.span import Span
+
+if TYPE_CHECKING:
+    from kquota_spark.cli.options import Since
 
 _NO_NAME = "''"
 
@@ -131,13 +132,3 @@ def add_period(conditions: Conditions, wanted: Filter, last: str, first: str = "
         conditions.add(f"{last} >= ?::timestamptz", iso_time(wanted.since.time_ms))
     if wanted.until is not None:
         conditions.add(f"{first or last} < ?::timestamptz", iso_time(wanted.until.time_ms))
-
-
-def require_order(since: Since | None, until: Since | None) -> None:
-    """Check the bounds of a period.
-
-    Raises:
-        UserError: --since is not before --until.
-    """
-    if since is not None and until is not None and since.time_ms >= until.time_ms:
-        raise UserError(f"--since {utc_text(since.time_ms)} is not before --until {utc_text(until.time_ms)}")

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from kquota_spark.cli.filters import Filter, add_period, client_conditions
 from kquota_spark.formats.text.escape import terminal_text
 from kquota_spark.formats.text.person_units import person_name
-from kquota_spark.reports.agreement.agreement import ALWAYS
+from kquota_spark.reports.agreement.span import ALWAYS
 from kquota_spark.store.reading import Tables, utc_text
 
 _MOST_NAMES = 20_000

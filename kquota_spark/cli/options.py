@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from copy import copy
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -13,13 +14,14 @@ from kquota_spark.cli.settings_file import settings_from
 from kquota_spark.cli.text.columns import column
 from kquota_spark.cli.text.render import FORMATS, Row, Shown
 from kquota_spark.config.settings import Settings
+from kquota_spark.errors import UserError
 from kquota_spark.formats.text.escape import entity_text
 from kquota_spark.formats.text.person_units import bucket_text as person_bucket
 from kquota_spark.formats.text.person_units import iso_time
 from kquota_spark.model.quotas.quota_types import TYPES
 from kquota_spark.model.quotas.rules import BEGINNING_MS, END_MS
 from kquota_spark.process.clock import now_ms
-from kquota_spark.store.reading import Result, Tables
+from kquota_spark.store.reading import Result, Tables, utc_text
 
 DEFAULT_CONFIG = Path("conf") / "kquota.yaml"
 TIME_FORMS = "30s, 10m, 2h, 1d ago, an ISO time in UTC, or epoch milliseconds"
@@ -136,6 +138,25 @@ def add_filter_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--throttled", action="store_true", help="only where requests were throttled")
 
 
+def only(**abouts: str) -> Callable[[argparse.ArgumentParser], None]:
+    """Adds some of the options of `add_bucket_options`: those named, in this order.
+
+    Args:
+        abouts: the help of each by its name (`user`, `client_id`, `broker`, `type`); empty for the usual one.
+    """
+    whole = argparse.ArgumentParser(add_help=False)
+    add_bucket_options(whole)
+    usual = {action.dest: action for action in whole._actions}
+
+    def add(parser: argparse.ArgumentParser) -> None:
+        for name, about in abouts.items():
+            action = copy(usual[name])
+            action.help = about or action.help
+            parser._add_action(action)
+
+    return add
+
+
 class PeriodOptions(NamedTuple):
     """How a command describes --since and --until, and its older names of them."""
 
@@ -143,6 +164,13 @@ class PeriodOptions(NamedTuple):
     until: str = "only before then"
     older_since: tuple[str, ...] = ()
     older_until: tuple[str, ...] = ()
+
+
+LAST_DAY = PeriodOptions(
+    f"from then on: {TIME_FORMS} (default the last day of the tables)",
+    "until then (default the newest second of the tables)",
+)
+"""The period of a command that shows the last day of the tables by default."""
 
 
 def add_period_options(parser: argparse.ArgumentParser, words: PeriodOptions) -> None:
@@ -183,6 +211,16 @@ def _time_ms(text: str, now_ms: int) -> int:
 
 def _length_ms(match: re.Match[str]) -> int:
     return int(match.group(1)) * _AGO_MS[match.group(2)]
+
+
+def require_order(since: Since | None, until: Since | None) -> None:
+    """Check the bounds of a period.
+
+    Raises:
+        UserError: --since is not before --until.
+    """
+    if since is not None and until is not None and since.time_ms >= until.time_ms:
+        raise UserError(f"--since {utc_text(since.time_ms)} is not before --until {utc_text(until.time_ms)}")
 
 
 def time_argument(text: str) -> Since:
@@ -240,6 +278,11 @@ def footer_text(rows: Sequence[Row], time: str, noun: str, *, has_more: bool) ->
     return f"{counted(len(rows), noun)}, newest first; times in UTC {on}{more_text(has_more)}"
 
 
+def lines(*parts: str) -> str:
+    """The parts that are not empty, each on a line."""
+    return "\n".join(part for part in parts if part)
+
+
 def more_text(has_more: object) -> str:
     """How to show the rows that the limit cut off, for the end of a footer; empty if there are none."""
     return "; there are more: --limit 0 shows all" if has_more else ""
@@ -247,8 +290,12 @@ def more_text(has_more: object) -> str:
 
 def counted_text(total: int, noun: str, limit: int | None) -> str:
     """`1 bucket`, `7 buckets, 5 shown: --limit 0 shows all`."""
-    more = f", {limit:,} shown: --limit 0 shows all" if limit and total > limit else ""
-    return f"{counted(total, noun)}{more}"
+    return f"{counted(total, noun)}{more_of(total, limit)}"
+
+
+def more_of(total: int, limit: int | None) -> str:
+    """`, 5 shown: --limit 0 shows all`; empty if all are shown."""
+    return f", {limit:,} shown: --limit 0 shows all" if limit and total > limit else ""
 
 
 def counted(count: int, noun: str) -> str:
@@ -266,12 +313,12 @@ def bucket_text(row: Row) -> str:
     return person_bucket(row["bucket_user"], row["bucket_client_id"], row["bucket_tags"])
 
 
-def bucket_columns() -> tuple[Shown, ...]:
-    """The columns that identify a bucket: broker, type, bucket, rule."""
+def bucket_columns(keep: int = 24) -> tuple[Shown, ...]:
+    """The columns that identify a bucket: broker, type, bucket (of which at least `keep` columns are shown), rule."""
     return (
         column("broker_id"),
         column("quota_type"),
-        Shown("bucket", bucket_text, is_text=True, keep=24),
+        Shown("bucket", bucket_text, is_text=True, keep=keep),
         Shown("rule", rule_text, is_text=True, rank=9, note=RULE_LEGEND),
     )
 

@@ -8,6 +8,7 @@ the unit of a column by its name.
 from __future__ import annotations
 
 import argparse
+import importlib
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +22,6 @@ from kquota_spark.cli.filters import (
     add_period,
     bucket_conditions,
     filter_of,
-    require_order,
 )
 from kquota_spark.cli.near_names import empty_text
 from kquota_spark.cli.options import (
@@ -35,11 +35,13 @@ from kquota_spark.cli.options import (
     limit_of,
     limited,
     percent_text,
+    require_order,
     settings_of,
     spans_days,
     with_cluster,
     with_source,
 )
+from kquota_spark.cli.own_options import add_own, reader_of
 from kquota_spark.cli.text import columns
 from kquota_spark.cli.text.page import Page, print_line
 from kquota_spark.cli.text.render import Colour, Report, Row, Shown, show
@@ -62,6 +64,9 @@ class Flag:
     name: str
     about: str
     condition: str = "true"
+    adds: str = ""
+    """The module below `kquota_spark.cli` with the function `added`, which adds to the answer. Only a command with
+    this flag loads it."""
 
     @property
     def key(self) -> str:
@@ -81,7 +86,7 @@ class Asked(NamedTuple):
     flags: tuple[Flag, ...]
     """The flags of the question that were given."""
     own: Any
-    """The result of `Question.own`."""
+    """The values of `Question.declared`, else the result of `Question.own`."""
     is_for_people: bool
     """Whether the output is for people (a table) and not for programs (JSON, YAML, CSV)."""
 
@@ -132,9 +137,10 @@ class Question:
         find: finds the rows; `by_sql` makes it from a query.
         modes: flags that ask another question instead, which then answers with its own options.
         flags: its own options beside those of all reading commands.
-        options: adds the options that filter rows, without --since and --until.
+        options: adds the options that filter rows, without --since and --until; None for no such options.
         period: how the command describes --since and --until; None for a command without them.
-        own: makes one typed value from options that no other command has.
+        declared: a dataclass with the options that no other command has, see `own_options`; None for no such options.
+        own: makes one value from options; for commands with options that are not `declared`.
         colour: the colour of a row that needs attention; None for no colour.
         empty_from: the table with the newest row that explains why there are no rows.
         has_agreement: whether the answer ends with the agreement of its verdicts.
@@ -148,8 +154,9 @@ class Question:
     find: Callable[[Asked], Found]
     modes: tuple[tuple[Flag, Question], ...] = ()
     flags: tuple[Flag, ...] = ()
-    options: Callable[[argparse.ArgumentParser], None] = add_filter_options
-    period: PeriodOptions | None = PeriodOptions()  # noqa: RUF009 - a tuple of texts
+    options: Callable[[argparse.ArgumentParser], None] | None = add_filter_options
+    period: PeriodOptions | None = PeriodOptions()
+    declared: type[Any] | None = None
     own: Callable[[argparse.Namespace], Any] = lambda _: None
     colour: Callable[[Row], Colour | None] = lambda _: None
     empty_from: str = ""
@@ -174,7 +181,10 @@ class Question:
             self._add_modes(parser)
 
     def _add_options(self, parser: argparse.ArgumentParser) -> None:
-        self.options(parser)
+        if self.options is not None:
+            self.options(parser)
+        if self.declared is not None:
+            add_own(parser, self.declared)
         if self.period is not None:
             add_period_options(parser, self.period)
         for flag in self.flags:
@@ -241,12 +251,13 @@ class Question:
         settings, wanted = settings_of(options, "tables"), filter_of(options)
         require_order(wanted.since, wanted.until)
         flags = tuple(flag for flag in self.flags if getattr(options, flag.key))
-        own, limit = self.own(options), limit_of(options)
+        own = (self.own if self.declared is None else reader_of(self.declared))(options)
+        limit = limit_of(options)
         with Tables(settings) as tables:
             if self.table is not None:
                 tables.open(self.table.name, wanted.newer_than_ms)
             asked = Asked(settings, tables, wanted, limit, flags, own, options.output == "table")
-            found = self.find(asked)
+            found = self._found(asked)
             if found.is_silent:
                 return _done(found)
             if found.text and asked.is_for_people:
@@ -264,6 +275,14 @@ class Question:
         for note in found.notes if asked.is_for_people else ():
             page.paragraph("", note, indent=0)
         return _done(found)
+
+    def _found(self, asked: Asked) -> Found:
+        """The rows, with what the flags add."""
+        found = self.find(asked)
+        for flag in asked.flags:
+            if flag.adds:
+                found = importlib.import_module(f"kquota_spark.cli.{flag.adds}").added(asked, found)
+        return found
 
     def _report(self, found: Found, tables: Tables, wanted: Filter, limit: int | None) -> Report:
         report = Report(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from kquota_spark.config.settings import Settings
@@ -10,14 +10,14 @@ from kquota_spark.errors import UserError
 from kquota_spark.notify.news.events import Event
 from kquota_spark.notify.news.fold import Addressed
 from kquota_spark.reports.scope.shared_rows import BucketName
-from kquota_spark.reports.why.reasons import is_covered, reasons
+from kquota_spark.reports.why.reasons import Bounds, reasons
 from kquota_spark.reports.why.recorded import Wanted
 from kquota_spark.reports.why.sentences import main_sentence
 
 _MOST_EVENTS = 5
-"""Maximum number of events with a cause in one read: each takes a replay, and messages must not wait for it."""
-_MOST_REQUESTS = 50_000
-"""Maximum number of requests of one violation that are replayed."""
+"""Maximum number of events with a cause in one read."""
+_BOUNDS = Bounds(of_bucket=25_000, of_all=100_000, of_sharing=0)
+"""What is replayed in one read: messages name no client, so nobody asks who slowed whom."""
 
 
 def with_causes(settings: Settings, news: Sequence[Addressed], now_ms: int) -> list[Addressed]:
@@ -31,7 +31,7 @@ def with_causes(settings: Settings, news: Sequence[Addressed], now_ms: int) -> l
         now_ms: epoch ms.
     """
     chosen = [event for event, routes in news if event.kind == "violation" and routes][:_MOST_EVENTS]
-    found = {event.event_id: _why(settings, event, now_ms) for event in chosen}
+    found = _causes(settings, {event.event_id: _wanted(event, now_ms) for event in chosen})
     return [
         (replace(event, facts={**event.facts, "why": found[event.event_id]}), routes)
         if found.get(event.event_id)
@@ -40,14 +40,21 @@ def with_causes(settings: Settings, news: Sequence[Addressed], now_ms: int) -> l
     ]
 
 
-def _why(settings: Settings, event: Event, now_ms: int) -> str:
+def _causes(settings: Settings, wanted: Mapping[str, Wanted]) -> dict[str, str]:
+    """The main cause of each event by its id; events without one are left out."""
+    begun = {event_id: one for event_id, one in wanted.items() if one.to_ms > one.from_ms}
+    try:
+        found = reasons(settings, list(begun.values()), _BOUNDS).found
+    except UserError:
+        return {}
+    return {
+        event_id: main_sentence(found[one], with_names=False)
+        for event_id, one in begun.items()
+        if one in found
+    }
+
+
+def _wanted(event: Event, now_ms: int) -> Wanted:
     facts = event.facts
     bucket = BucketName(*(str(facts[name] or "") for name in ("quota_type", "user", "client_id", "tags")))
-    end_ms = event.at_ms if event.status == "over" else now_ms
-    if not is_covered(bucket) or end_ms <= event.since_ms:
-        return ""
-    try:
-        found = reasons(settings, [Wanted(bucket, event.since_ms, end_ms)], _MOST_REQUESTS)
-    except UserError:
-        return ""
-    return main_sentence(found[0], with_names=False) if found else ""
+    return Wanted(bucket, event.since_ms, event.at_ms if event.status == "over" else now_ms)

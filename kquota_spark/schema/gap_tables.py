@@ -24,7 +24,7 @@ LOG_GAPS = Table(
 )
 SHIPPER_LOST_LINES = "the shipper lost lines"
 EXPIRED_UNREAD = "lines expired in Kafka before they were read"
-RECREATED = "the log topic was deleted and made anew"
+RECREATED = "the log topic was deleted and recreated"
 MID_STREAM = "the audit began in mid-stream"
 CUT_LINE = "a line was cut"
 BROKER_RESTART = "the broker was restarted"

@@ -93,7 +93,7 @@ class Loss:
             )
         now = "it is gone" if end is None else f"it ends at {end}, and what it holds up to there is not read"
         return (
-            f"{where}: the topic was deleted and made anew: read to {start}, now {now}; {uncertain}: "
+            f"{where}: the topic was deleted and recreated: read to {start}, now {now}; {uncertain}: "
             "let the topic be, or give the new one another name"
         )
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from kquota_spark.cli.check.findings_page import plain_evidence, print_findings
 from kquota_spark.cli.options import TIME_FORMS, PeriodOptions
+from kquota_spark.cli.own_options import option
 from kquota_spark.cli.question import Asked, Flag, Found, Question
 from kquota_spark.cli.text.render import Row
 from kquota_spark.findings.findings import Finding, Kind
@@ -25,10 +27,11 @@ _COLUMNS = ("kind", "severity", "subject", "finding", "advice")
 _PATIENCE_S = 1.0
 
 
-def _options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--kind", action="append", choices=[kind.value for kind in Kind], metavar="KIND",
-        help=f"only these, may be repeated: {', '.join(kind.value for kind in Kind)}",
+@dataclass(frozen=True, slots=True)
+class _Own:
+    kinds: Sequence[str] | None = option(
+        "--kind", f"only these, may be repeated: {', '.join(kind.value for kind in Kind)}", action="append",
+        choices=[kind.value for kind in Kind], metavar="KIND",
     )  # fmt: skip
 
 
@@ -37,7 +40,7 @@ def _find(asked: Asked) -> Found:
     span, progress = asked.wanted.span, late_notice(_PATIENCE_S)
     found = findings(
         asked.settings,
-        kinds=asked.own,
+        kinds=[Kind(name) for name in asked.own.kinds or Kind],
         since_ms=span.from_ms,
         until_ms=span.to_ms,
         progress=lambda what: progress(f"looking at {what}"),
@@ -62,8 +65,7 @@ def _row(finding: Finding) -> Row:
 
 
 QUESTION = Question(
-    command="findings", table=None, find=_find, options=_options,
-    own=lambda options: [Kind(name) for name in options.kind or Kind],
+    command="findings", table=None, find=_find, options=None, declared=_Own,
     period=PeriodOptions(f"read nothing older: {TIME_FORMS}", "read nothing newer, and use the rules of that time"),
     flags=(Flag("--evidence", "also the rows behind each finding"),),
 )  # fmt: skip

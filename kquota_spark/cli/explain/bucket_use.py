@@ -103,7 +103,7 @@ def _why(question: ClientQuotas, answer: Answer, delay: DelayInHour | None) -> s
     if delay is None or not delay.delay_ms or question.has_callback:
         return ""
     from kquota_spark.reports.scope.shared_rows import BucketName
-    from kquota_spark.reports.why.reasons import reasons
+    from kquota_spark.reports.why.reasons import Bounds, reasons
     from kquota_spark.reports.why.recorded import Wanted
     from kquota_spark.reports.why.sentences import main_sentence
 
@@ -115,10 +115,10 @@ def _why(question: ClientQuotas, answer: Answer, delay: DelayInHour | None) -> s
         cluster_id=question.history.cluster_id or question.settings.cluster_id
     )
     try:
-        found = reasons(settings, [wanted], _MOST_REQUESTS)
+        found = reasons(settings, [wanted], Bounds(_MOST_REQUESTS, is_sharing_of_steady=True)).found
     except UserError:
         return ""  # a source without the requests: the other lines need none
-    return main_sentence(found[0]) if found else ""
+    return main_sentence(found[wanted]) if found else ""
 
 
 def _seen_words(seen: SeenInHour) -> str:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from kquota_spark.cli.chosen.cluster_choice import add_cluster_options
 from kquota_spark.cli.exit_codes import DONE, ERROR, FOUND
-from kquota_spark.cli.options import Since, counted
+from kquota_spark.cli.options import Since, counted, more_of
 from kquota_spark.cli.question import Asked, Found, Question
 from kquota_spark.cli.quotas.diff import add_tables_options
 from kquota_spark.cli.quotas.quota_edits import exact_text
@@ -174,8 +174,7 @@ def _notes(declared: Image, there: Image, found: DriftFound, limit: int | None) 
         yield f"no drift: {names}"
         return
     count = len(found.drifts)
-    more = f", {limit:,} shown: --limit 0 shows all" if limit and count > limit else ""
-    yield f"{counted(count, 'value')} not as declared{more}: {names}"
+    yield f"{counted(count, 'value')} not as declared{more_of(count, limit)}: {names}"
     yield _LEGEND if found.has_history else _WITHOUT_HISTORY
 
 
@@ -183,7 +182,7 @@ QUESTION = Question(
     command="drift",
     table=None,
     find=_find,
-    options=lambda _: None,
+    options=None,
     own=_own,
     period=None,
     has_agreement=False,

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+from kquota_spark.cli.answers import bucket_values, newest_decision_ms, of_one_cluster, require_owner
 from kquota_spark.cli.exit_codes import DONE, ERROR, FOUND
-from kquota_spark.cli.options import TIME_FORMS, add_time_option, bucket_text, counted
+from kquota_spark.cli.options import TIME_FORMS, Since, bucket_text, counted, lines, time_argument
+from kquota_spark.cli.own_options import option, switch
 from kquota_spark.cli.question import Asked, Found, Question
-from kquota_spark.cli.read.throttled import of_one_cluster, require_owner
 from kquota_spark.cli.text.render import Colour, Row, Shown
 from kquota_spark.config.owners_file import load_owners, owners_of
 from kquota_spark.errors import UserError
@@ -49,43 +50,31 @@ CODES = {
 _MOST_BUCKETS = 200
 """Maximum buckets of --by bucket: those with the most time throttled."""
 _BURNS = tuple(f"burn_{name}" for name in WINDOWS_S)
-_BUCKET = ("quota_type", "bucket_user", "bucket_client_id", "bucket_tags")
 _FIGURES = (
     "objective_percent", "objective_days", "active_s", "time_throttled_s", "budget_s", "budget_left_s",
     "budget_left_percent", *_BURNS, "pace", "spent_at",
 )  # fmt: skip
 
 
-class _Own(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _Own:
     """The options that no other command has."""
 
-    owner: str | None
-    owners: Path | None
-    is_by_bucket: bool
-    is_check: bool
-
-
-def _options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--owner", metavar="NAME", help="only this owner of the file `owners`; or unowned")
-    parser.add_argument(
-        "--owners", type=Path, metavar="FILE", help="file of owners, instead of that of the settings"
+    owner: str | None = option("--owner", "only this owner of the file `owners`; or unowned", metavar="NAME")
+    owners: Path | None = option(
+        "--owners", "file of owners, instead of that of the settings", type=Path, metavar="FILE"
     )
-    parser.add_argument(
-        "--by", choices=("owner", "bucket"), default="owner",
-        help="bucket: below each owner its throttled buckets, which spend the budget (default owner)",
+    by: str = option(
+        "--by", "bucket: below each owner its throttled buckets, which spend the budget (default owner)",
+        default="owner", choices=("owner", "bucket"),
     )  # fmt: skip
-    add_time_option(
-        parser, "--until", about=f"the budget at that time: {TIME_FORMS} (default the newest second)"
+    until: Since | None = option(
+        "--until", f"the budget at that time: {TIME_FORMS} (default the newest second)", type=time_argument,
+        metavar="T",
+    )  # fmt: skip
+    is_check: bool = switch(
+        "--check", f"end with code {FOUND} if a budget is spent, or burns at a pace that pages"
     )
-    parser.add_argument(
-        "--check",
-        action="store_true",
-        help=f"end with code {FOUND} if a budget is spent, or burns at a pace that pages",
-    )
-
-
-def _own(options: argparse.Namespace) -> _Own:
-    return _Own(options.owner, options.owners, options.by == "bucket", options.check)
 
 
 def _find(asked: Asked) -> Found:
@@ -100,7 +89,7 @@ def _find(asked: Asked) -> Found:
     budgets, cluster_id = _budgets(asked, grouping)
     chosen = [one for one in budgets.found if own.owner in (None, one.name)]
     rows = [{"cluster_id": cluster_id, **row} for row in _rows(budgets, chosen, own)]
-    names = ("cluster_id", "owner", *(_BUCKET if own.is_by_bucket else ()), *_FIGURES)
+    names = ("cluster_id", "owner", *(bucket_values(None) if own.by == "bucket" else ()), *_FIGURES)
     is_bad = any(one.budget.left_s < 0 or _pages(one.budget) for one in chosen)
     return Found(
         names,
@@ -122,11 +111,7 @@ def _owners(asked: Asked) -> Owners | None:
     """
     own: _Own = asked.own
     owners = owners_of(asked.settings) if own.owners is None else load_owners(own.owners)
-    if own.owner is None:
-        return owners
-    if owners is None:
-        raise UserError("--owner: the settings name no file of owners: set owners in the settings file")
-    require_owner(own.owner, owners, str(own.owners or asked.settings.owners))
+    require_owner(own.owner, owners, own.owners or asked.settings.owners)
     return owners
 
 
@@ -134,10 +119,8 @@ def _budgets(asked: Asked, grouping: Grouping) -> tuple[Budgets, str]:
     """The budgets, and the cluster that they are of."""
     tables = asked.tables
     tables.open("decisions")
-    last_ms = tables.newest_ms("decisions")
-    if last_ms is None:
-        raise UserError("the table decisions is empty: has the audit processed anything yet?")
-    cluster_id = of_one_cluster(asked, last_ms - grouping.period_s * 1_000).cluster_id
+    from_ms = newest_decision_ms(tables) - grouping.period_s * 1_000
+    cluster_id = of_one_cluster(asked, from_ms).cluster_id
     to_ms = newest_ms(tables, cluster_id)
     if to_ms is None:
         raise UserError(f"the tables have no decisions of cluster {cluster_id}: set cluster_id (--config)")
@@ -147,7 +130,7 @@ def _budgets(asked: Asked, grouping: Grouping) -> tuple[Budgets, str]:
 
 
 def _rows(budgets: Budgets, chosen: Sequence[OwnedBudget], own: _Own) -> Iterator[dict[str, Any]]:
-    buckets = bucket_seconds(budgets.owned, _MOST_BUCKETS) if own.is_by_bucket else []
+    buckets = bucket_seconds(budgets.owned, _MOST_BUCKETS) if own.by == "bucket" else []
     for one in chosen:
         yield _row(one.name, None, one.budget)
         for each in buckets:
@@ -161,10 +144,7 @@ def _row(name: str, bucket: BucketName | None, budget: Budget) -> dict[str, Any]
     burning, spent_at_s = budget.burning, budget.spent_at_s
     return {
         "owner": name,
-        "quota_type": None if bucket is None else bucket.quota_type,
-        "bucket_user": None if bucket is None else bucket.user,
-        "bucket_client_id": None if bucket is None else bucket.client_id,
-        "bucket_tags": None if bucket is None else bucket.tags or None,
+        **bucket_values(bucket),
         "objective_percent": budget.objective.percent,
         "objective_days": budget.objective.days,
         "active_s": budget.period.active_s,
@@ -236,10 +216,11 @@ def _footer(chosen: Sequence[OwnedBudget], budgets: Budgets, *, has_owners: bool
     period = " or ".join(f"{number}" for number in days)
     covered = person_span(budgets.to_ms - budgets.covered_from_ms)
     noun = "owner" if has_owners else "user"
-    of_users = "" if has_owners else "\nno file of owners is set, so each user has a budget"
-    return (
+    return lines(
         f"{counted(len(chosen), noun)}, the least left first; {period} days to {utc_text(budgets.to_ms)}, "
-        f"with {covered} of data\n5m to 3d: burn rate of that window; 1 spends the budget in its period{of_users}"
+        f"with {covered} of data",
+        "5m to 3d: burn rate of that window; 1 spends the budget in its period",
+        "" if has_owners else "no file of owners is set, so each user has a budget",
     )
 
 
@@ -253,9 +234,9 @@ QUESTION = Question(
     command="budget",
     table=None,
     find=_find,
-    options=_options,
+    options=None,
+    declared=_Own,
     period=None,
-    own=_own,
     colour=_colour,
     has_agreement=False,
 )

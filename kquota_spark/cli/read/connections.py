@@ -5,12 +5,11 @@ A client with several connections waits on all of them at once. Its total delay 
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from dataclasses import replace
 
 from kquota_spark.cli.filters import client_conditions
-from kquota_spark.cli.options import TIME_FORMS, PeriodOptions, Since, counted, limited, spans_days
+from kquota_spark.cli.options import TIME_FORMS, PeriodOptions, Since, counted_text, limited, only, spans_days
 from kquota_spark.cli.question import Asked, Found, Question, column, own_column
 from kquota_spark.cli.text.render import Row, Shown
 from kquota_spark.formats.text.person_units import clock_time, person_ms, person_span
@@ -28,11 +27,6 @@ COMMANDS = {
 
 _DAY_MS = 86_400_000
 _WITHOUT = "without requests that have no row of their own (tables.requests)"
-
-
-def _options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--user", metavar="NAME", help="only this user")
-    parser.add_argument("--client-id", "--client", metavar="ID", help="only this client id")
 
 
 def _find(asked: Asked) -> Found:
@@ -62,13 +56,12 @@ def _find(asked: Asked) -> Found:
 
 
 def _footer(rows: Sequence[Row], without: int, *, has_more: bool) -> str:
-    of_all = rows[0]
-    more = f", {len(rows):,} shown: --limit 0 shows all" if has_more else ""
+    of_all, shown = rows[0], len(rows) if has_more else None
     span_ms, delay_ms = of_all["to_ms"] - of_all["from_ms"], of_all["delay_of_all_ms"]
     during = f"{person_span(span_ms)} from {utc_text(of_all['from_ms'])}"
     why = "\nmore delay than time: several connections wait at once" if delay_ms > span_ms else ""
     rest = f"\n{_WITHOUT}: {without:,}" if without else ""
-    total = f"{counted(of_all['of_all'], 'connection')}{more}; total delay {person_ms(delay_ms)}"
+    total = f"{counted_text(of_all['of_all'], 'connection', shown)}; total delay {person_ms(delay_ms)}"
     return f"{total} in {during}{why}{rest}"
 
 
@@ -92,7 +85,7 @@ QUESTION = Question(
     command="connections",
     table=REQUESTS,
     find=_find,
-    options=_options,
+    options=only(user="only this user", client_id="only this client id"),
     period=PeriodOptions(since=f"from then on: {TIME_FORMS} (default the last day of the table)"),
     has_agreement=False,
 )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import re
 import textwrap
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from kquota_spark.cli.options import add_form_option
+from kquota_spark.cli.own_options import option
 from kquota_spark.cli.question import Asked, Found, Question
 from kquota_spark.cli.text.page import columns_of
 from kquota_spark.schema.columns import Table
@@ -29,19 +29,17 @@ _COLUMNS = ("table", "column", "type", "is_partition", "about")
 _FIELDS = re.compile(r"struct<.*?>")
 
 
-def _options(parser: argparse.ArgumentParser) -> None:
-    names = [table.name for table in TABLES]
-    parser.add_argument("name", nargs="?", choices=names, metavar="NAME", help=f"one of {', '.join(names)}")
-    parser.add_argument(
-        "--sql", choices=tuple(STATEMENTS), help="statements that make the tables known to a SQL engine"
+_NAMES = [table.name for table in TABLES]
+
+
+@dataclass(frozen=True, slots=True)
+class _Own:
+    name: str | None = option(
+        "name", f"one of {', '.join(_NAMES)}", nargs="?", choices=_NAMES, metavar="NAME"
     )
-
-
-class _Own(NamedTuple):
-    """Options that no other command has."""
-
-    name: str | None
-    engine: str | None
+    engine: str | None = option(
+        "--sql", "statements that make the tables known to a SQL engine", choices=tuple(STATEMENTS)
+    )
 
 
 def _find(asked: Asked) -> Found:
@@ -88,8 +86,8 @@ QUESTION = Question(
     command="tables",
     table=None,
     find=_find,
-    options=_options,
-    own=lambda options: _Own(options.name, options.sql),
+    options=None,
+    declared=_Own,
     period=None,
     has_agreement=False,
     form=add_form_option,

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+from kquota_spark.cli.answers import DAY_MS, newest_decision_ms
 from kquota_spark.cli.exit_codes import DONE, REFUSED
 from kquota_spark.cli.filters import Filter, bucket_conditions
-from kquota_spark.cli.options import TIME_FORMS, Since, add_bucket_options, add_form_option, add_time_option
+from kquota_spark.cli.options import TIME_FORMS, Since, add_bucket_options, add_form_option, time_argument
+from kquota_spark.cli.own_options import option
 from kquota_spark.cli.question import Asked, Found, Question
 from kquota_spark.cli.read.evidence_page import Notes, chain_value, print_chain, print_verified
 from kquota_spark.cli.text.render import print_answer
@@ -38,7 +41,6 @@ CODES = {
     }
 }
 
-_DAY_MS = 86_400_000
 _CHOSEN = """
 select {names}, epoch_ms(decisions.second) as second_ms from decisions{where}
 order by decisions.second desc, greatest(coalesce(throttle_ms, 0), coalesce(observed_throttle_ms, 0)) desc,
@@ -49,33 +51,28 @@ _IS_THROTTLED = "(coalesce(throttled_requests, 0) > 0 or coalesce(observed_throt
 _HAS_VERDICT = "coalesce(requests, 1) > 0"
 
 
-class _Options(NamedTuple):
-    """The values of --at and --bundle, None where they are not given, and of --lines."""
+@dataclass(frozen=True, slots=True)
+class _Own:
+    """The options that no other command has."""
 
-    at: Since | None
-    bundle: Path | None
-    lines: str
-
-
-def _options(parser: argparse.ArgumentParser) -> None:
-    add_bucket_options(parser)
-    add_time_option(
-        parser, "--at", about=f"the second: {TIME_FORMS} (default the newest throttled one of the last day)"
-    )
-    parser.add_argument(
+    at: Since | None = option(
+        "--at", f"the second: {TIME_FORMS} (default the newest throttled one of the last day)",
+        type=time_argument, metavar="T",
+    )  # fmt: skip
+    bundle: Path | None = option(
         "--bundle",
+        "also write a ZIP file for the tenant; names of others are masked",
         type=Path,
         metavar="FILE",
-        help="also write a ZIP file for the tenant; names of others are masked",
     )
-    parser.add_argument(
+    lines: str = option(
         "--lines",
-        choices=("auto", "topic", "table"),
+        "where to read the log lines: auto takes the topic if it still has them, else the table (default auto)",
         default="auto",
-        help="where to read the log lines: auto takes the topic if it still has them, else the table (default auto)",
+        choices=("auto", "topic", "table"),
     )
-    parser.add_argument(
-        "--verify", type=Path, metavar="FILE", help="instead verify such a file, without tables and settings"
+    verify: Path | None = option(
+        "--verify", "instead verify such a file, without tables and settings", type=Path, metavar="FILE"
     )
 
 
@@ -139,14 +136,12 @@ def _decision(asked: Asked) -> tuple[dict[str, Any], int]:
     from kquota_spark.evidence.rebuilding import NAMES
 
     at: Since | None = asked.own.at
-    newest_ms = asked.tables.newest_ms(DECISIONS.name)
-    if newest_ms is None:
-        raise UserError("the table decisions is empty: has the audit processed anything yet?")
+    newest_ms = newest_decision_ms(asked.tables)
     where = bucket_conditions(asked.wanted)
     where.add(_HAS_VERDICT)
     if at is None:
         where.add(_IS_THROTTLED)
-        from_ms, to_ms = newest_ms - _DAY_MS, newest_ms + 1
+        from_ms, to_ms = newest_ms - DAY_MS, newest_ms + 1
     else:
         from_ms = at.time_ms // 1_000 * 1_000
         to_ms = from_ms + 1_000
@@ -221,9 +216,9 @@ QUESTION = Question(
     command="evidence",
     table=DECISIONS,
     find=_find,
-    options=_options,
+    options=add_bucket_options,
+    declared=_Own,
     period=None,
-    own=lambda options: _Options(options.at, options.bundle, options.lines),
     has_agreement=False,
     form=add_form_option,
 )

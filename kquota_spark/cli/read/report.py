@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kquota_spark.cli.exit_codes import DONE, ERROR
-from kquota_spark.cli.filters import require_order
 from kquota_spark.cli.options import (
     TIME_FORMS,
     PeriodOptions,
     Since,
     add_period_options,
     add_settings_options,
+    require_order,
     settings_of,
     whole_number,
 )

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from kquota_spark.cli.near_names import meant, who_text
-from kquota_spark.cli.options import TIME_FORMS, PeriodOptions, Since, add_client_option, whole_number
+from kquota_spark.cli.options import TIME_FORMS, PeriodOptions, Since, only
 from kquota_spark.cli.question import Asked, Found, Question
 from kquota_spark.cli.read.timeline_page import print_chart, who_line
 from kquota_spark.cli.text.page import Page, columns_of
@@ -17,7 +17,6 @@ from kquota_spark.cli.text.timeline_chart import MOST_SLOTS, letter_of, slots_in
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.formats.text.escape import terminal_text
-from kquota_spark.model.quotas.quota_types import TYPES
 from kquota_spark.reports.scope.period import Period
 from kquota_spark.reports.scope.timeline_slots import Identity
 from kquota_spark.reports.timeline.timeline import Timeline, timeline
@@ -46,10 +45,12 @@ _CLUSTERS = "select cluster_id from decisions union select cluster_id from usage
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--user", metavar="NAME", help="the user; with --client-id that client of it")
-    add_client_option(parser, "the client id")
-    parser.add_argument("--type", choices=TYPES, help="quota type (default the one with the most throttling)")
-    parser.add_argument("--broker", type=whole_number, metavar="ID", help="broker (default likewise)")
+    only(
+        user="the user; with --client-id that client of it",
+        client_id="the client id",
+        type="quota type (default the one with the most throttling)",
+        broker="broker (default likewise)",
+    )(parser)
     parser.set_defaults(usage=parser.error)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from kquota_spark.cli.options import bucket_columns
-from kquota_spark.cli.question import Asked, Flag, Found, Question, by_sql, column, own_column
+from kquota_spark.cli.question import Flag, Question, by_sql, column, own_column
 from kquota_spark.cli.text.render import Colour, Row, Shown
 from kquota_spark.formats.text.person_units import or_dash, person_count, person_ms, person_span
 from kquota_spark.schema.figures import figures_sql
@@ -30,10 +30,6 @@ select cluster_id, episode_id, broker_id, quota_type, bucket_user, bucket_client
        source, users, client_ids
 from violations
 """  # noqa: S608 - names of ours
-_SHORT = "why_short"
-_WHY = Flag("--why", "also the main cause of the first 8 with its part of the delay: see kquota why")
-_MOST_EXPLAINED = 8
-"""Maximum number of violations with a cause: each takes a replay."""
 _HARM = (
     ("total delay", "delay_ms", "delay_by_replay_ms", person_ms, 0),
     ("throttled requests", "throttled_requests", "throttled_requests_by_replay", person_count, 7),
@@ -75,54 +71,27 @@ def _source(rows: Sequence[Row]) -> str:
     return "by brokers" if True in sources else "by replay"
 
 
-_find_rows = by_sql(
-    _SQL,
-    time=("start_time", "start"),
-    period=("violations.start_time", EPISODE_END),
-    order="start_time desc, cluster_id, broker_id, quota_type, bucket_user, bucket_client_id, bucket_tags, "
-    "episode_id",
-    throttled=f"{EPISODE_REQUESTS} > 0",
-    noun="violation",
-    shown=_shown,
-)
-
-
-def _find(asked: Asked) -> Found:
-    """The violations, with the main cause of the first ones if it is asked for."""
-    found = _find_rows(asked)
-    if _WHY not in asked.flags:
-        return found
-    rows = [
-        {**row, **(_why(asked, row) if place < _MOST_EXPLAINED else {"why": None})}
-        for place, row in enumerate(found.rows)
-    ]
-    why = Shown("why", lambda row: row.get(_SHORT) or "-", is_text=True, keep=32)
-    return found._replace(columns=(*found.columns, "why"), rows=rows, shown=(*found.shown, why))
-
-
-def _why(asked: Asked, row: Row) -> dict[str, str | None]:
-    """The main cause of a violation with its part, as a sentence and in a few words; None if it is not known."""
-    from kquota_spark.reports.scope.shared_rows import BucketName
-    from kquota_spark.reports.why.reasons import reasons
-    from kquota_spark.reports.why.recorded import Wanted
-    from kquota_spark.reports.why.sentences import main_sentence, short_text
-
-    bucket = BucketName(
-        row["quota_type"], row["bucket_user"], row["bucket_client_id"], row["bucket_tags"] or ""
-    )
-    end_ms = row["last_second"] + 1_000 if row["end_time"] is None else row["end_time"]
-    settings = asked.settings.changed(cluster_id=row["cluster_id"])
-    found = reasons(settings, [Wanted(bucket, row["start_time"], end_ms)])
-    if not found:
-        return {"why": None}
-    return {"why": main_sentence(found[0]) or None, _SHORT: short_text(found[0])}
-
-
 QUESTION = Question(
     command="violations",
     table=VIOLATIONS,
-    find=_find,
-    flags=(Flag("--open", "only episodes that have not ended", "violations.end_time is null"), _WHY),
+    find=by_sql(
+        _SQL,
+        time=("start_time", "start"),
+        period=("violations.start_time", EPISODE_END),
+        order="start_time desc, cluster_id, broker_id, quota_type, bucket_user, bucket_client_id, bucket_tags, "
+        "episode_id",
+        throttled=f"{EPISODE_REQUESTS} > 0",
+        noun="violation",
+        shown=_shown,
+    ),
+    flags=(
+        Flag("--open", "only episodes that have not ended", "violations.end_time is null"),
+        Flag(
+            "--why",
+            "also the main cause of the first 8 with its part of the delay: see kquota why",
+            adds="why.column",
+        ),
+    ),
     colour=lambda row: Colour.RED if row["is_open"] else None,
     empty_from=DECISIONS.name,
 )

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import argparse
 from typing import Any
 
-from kquota_spark.cli.options import TIME_FORMS, PeriodOptions, bucket_text, counted
+from kquota_spark.cli.answers import DAY_MS, attributes, bucket_values, last_day, of_one_cluster, period_of
+from kquota_spark.cli.options import LAST_DAY, bucket_text, counted, more_of, only
 from kquota_spark.cli.question import Asked, Found, Question, column
-from kquota_spark.cli.read.throttled import of_one_cluster, period_of
 from kquota_spark.cli.text.render import Colour, Report, Row, Shown
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.formats.text.person_units import (
     iso_time,
-    or_dash,
     person_count,
     person_ms,
     rate_text,
-    type_text,
 )
-from kquota_spark.model.quotas.quota_types import TYPES
 from kquota_spark.reports.impact.shadow_effect import Effect, ShadowBucket, ShadowEffect, shadow_effect
 from kquota_spark.reports.scope.period import Period
+from kquota_spark.reports.scope.shared_rows import BucketName
 from kquota_spark.schema.tables import DECISIONS
 from kquota_spark.store.reading import Tables, utc_text
 
@@ -47,11 +44,6 @@ _EFFECTS = {
     Effect.OPEN: "open",
 }
 _HARM = (Effect.THROTTLED, Effect.MORE)
-DAY_MS = 86_400_000
-
-
-def _options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--type", choices=TYPES, help="only this quota type")
 
 
 def _find(asked: Asked) -> Found:
@@ -87,11 +79,7 @@ def shadow_report(settings: Settings) -> Report:
     """
     with Tables(settings) as tables:
         tables.follow(DECISIONS.name, DAY_MS)
-        newest_ms = tables.newest_ms(DECISIONS.name)
-        if newest_ms is None:
-            raise UserError("the table decisions is empty: has the audit processed anything yet?")
-        to_ms = newest_ms // 1_000 * 1_000 + 1_000
-        found = _effect(tables, settings, Period(to_ms - DAY_MS, to_ms))
+        found = _effect(tables, settings, last_day(tables))
     rows = _rows(settings, found, None)
     empty = f"No difference: {_title(found)}"
     return Report(
@@ -117,24 +105,11 @@ def _rows(settings: Settings, found: ShadowEffect, quota_type: str | None) -> li
 def _row(cluster_id: str, one: ShadowBucket) -> dict[str, Any]:
     return {
         "cluster_id": cluster_id,
-        "quota_type": one.quota_type,
-        "bucket_user": one.user,
-        "bucket_client_id": one.client_id,
-        "bucket_tags": one.tags or None,
+        **bucket_values(BucketName(one.quota_type, one.user, one.client_id, one.tags or "")),
+        **attributes(one, _COLUMNS),
         "effect": one.effect.value,
         "limit_before_per_s": one.limit_per_s,
-        "limit_after_per_s": one.limit_after_per_s,
         "rule_before": one.rule,
-        "rule_after": one.rule_after,
-        "delay_ms": one.delay_ms,
-        "delay_by_replay_ms": one.delay_by_replay_ms,
-        "delay_by_replay_after_ms": one.delay_by_replay_after_ms,
-        "throttled_requests_by_replay": one.throttled_requests_by_replay,
-        "throttled_requests_by_replay_after": one.throttled_requests_by_replay_after,
-        "near_seconds": one.near_seconds,
-        "unknown_requests": one.unknown_requests,
-        "has_bucket": one.has_bucket,
-        "is_lower": one.is_lower,
     }
 
 
@@ -146,10 +121,11 @@ def _title(found: ShadowEffect) -> str:
 def _footer(found: ShadowEffect, count: int, limit: int | None) -> str:
     parts = [f"{found.count(effect):,} {text}" for effect, text in _EFFECTS.items() if found.count(effect)]
     before_ms, after_ms = found.delay_ms
-    more = f", {limit:,} shown: --limit 0 shows all" if limit and count > limit else ""
     most = "at most " if any(one.is_lower for one in found.buckets) else ""
     delays = f"total delay by replay {person_ms(before_ms)} -> {most}{person_ms(after_ms)}"
-    whole = f"{counted(count, 'bucket')} with a difference{more}: {', '.join(parts)}; {delays}"
+    whole = (
+        f"{counted(count, 'bucket')} with a difference{more_of(count, limit)}: {', '.join(parts)}; {delays}"
+    )
     lines = [whole, _title(found)]
     if most:
         lines.append(
@@ -178,11 +154,11 @@ def _unknown_text(row: dict[str, Any]) -> str:
 
 _SHOWN = (
     Shown("bucket", bucket_text, is_text=True, keep=20),
-    Shown("type", lambda row: type_text(row["quota_type"]), is_text=True, keep=8),
+    column("quota_type"),
     Shown("effect", lambda row: _EFFECTS[Effect(row["effect"])], is_text=True, keep=15),
     column("limit_before_per_s", "limit", rank=2),
     Shown("shadow limit", lambda row: _after_text(dict(row)), rank=1),
-    Shown("delay before", lambda row: or_dash(row["delay_by_replay_ms"] or None, person_ms)),
+    column("delay_by_replay_ms", "delay before", hides_zero=True),
     Shown("delay after", lambda row: _after_ms_text(dict(row))),
     Shown(
         "throttled requests",
@@ -209,11 +185,8 @@ QUESTION = Question(
     command="shadow",
     table=DECISIONS,
     find=_find,
-    options=_options,
-    period=PeriodOptions(
-        f"from then on: {TIME_FORMS} (default the last day of the tables)",
-        "until then (default the newest second of the tables)",
-    ),
+    options=only(type=""),
+    period=LAST_DAY,
     colour=_colour,
     has_agreement=False,
 )

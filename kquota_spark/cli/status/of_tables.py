@@ -18,7 +18,8 @@ from kquota_spark.doctor.shadow_checks import shadow_checks
 from kquota_spark.errors import UserError
 from kquota_spark.model.quotas.rules import END_MS
 from kquota_spark.process.check import Check, ok, warn
-from kquota_spark.reports.agreement.agreement import DAY_MS, LEAST_PERCENT, Span, percent, total
+from kquota_spark.reports.agreement.agreement import LEAST_PERCENT, percent, total
+from kquota_spark.reports.agreement.span import DAY_MS, Span
 from kquota_spark.store.reading import Tables, utc_text
 
 _SILENT_MS = 60_000

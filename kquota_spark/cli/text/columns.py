@@ -49,6 +49,7 @@ def column(
     about: str = "",
     keep: int | None = None,
     quota_type: str = "",
+    hides_zero: bool = False,
 ) -> Shown:
     """A column with the heading and in the unit of its name.
 
@@ -59,6 +60,7 @@ def column(
         about: what a note below the table explains about the column, e.g. `by brokers`.
         keep: see `Shown`; None for the usual width.
         quota_type: of all rows, if they have no column `quota_type`.
+        hides_zero: whether 0 is printed as `-`, as null is.
 
     Raises:
         KeyError: the name has no unit, or is that of a time, which needs the day of the other rows.
@@ -72,7 +74,9 @@ def column(
     title = title or HEADINGS[name]
     return Shown(
         title,
-        lambda row: text(quota_type or row.get("quota_type", ""), row[name]),
+        lambda row: text(
+            quota_type or row.get("quota_type", ""), (row[name] or None) if hides_zero else row[name]
+        ),
         is_text=is_text,
         keep=keep,
         rank=rank,

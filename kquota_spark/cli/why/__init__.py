@@ -1,4 +1,4 @@
 """`kquota why`: the causes of a delay, and who slowed whom.
 
-In reading order: page, command.
+In reading order: page, command, column.
 """

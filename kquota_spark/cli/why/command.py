@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from kquota_spark.cli.filters import add_period, bucket_conditions
 from kquota_spark.cli.options import (
@@ -15,6 +15,7 @@ from kquota_spark.cli.options import (
     limited,
     whole_number,
 )
+from kquota_spark.cli.own_options import option, switch
 from kquota_spark.cli.question import Asked, Found, Question
 from kquota_spark.errors import UserError
 from kquota_spark.schema.harm import EPISODE_DELAY_MS, EPISODE_END
@@ -53,30 +54,20 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-class _Own(NamedTuple):
-    """The values of --episode, --whole and --top."""
+@dataclass(frozen=True, slots=True)
+class _Own:
+    """The options that no other command has."""
 
-    episode: str | None
-    is_whole: bool
-    top: int
-
-
-def _options(parser: argparse.ArgumentParser) -> None:
-    add_bucket_options(parser)
-    parser.add_argument(
-        "--episode", metavar="ID", help="this violation (episode_id of kquota violations --output json)"
+    episode: str | None = option(
+        "--episode", "this violation (episode_id of kquota violations --output json)", metavar="ID"
     )
-    parser.add_argument(
-        "--whole",
-        action="store_true",
-        help="all violations of a bucket as one period, instead of one of them",
-    )
-    parser.add_argument(
+    is_whole: bool = switch("--whole", "all violations of a bucket as one period, instead of one of them")
+    top: int = option(
         "--top",
-        type=whole_number,
+        "explain N of them, most total delay first (default 1)",
         default=1,
+        type=whole_number,
         metavar="N",
-        help="explain N of them, most total delay first (default 1)",
     )
 
 
@@ -140,21 +131,30 @@ def _chosen(asked: Asked) -> tuple[list[dict[str, Any]], bool]:
 def _answers(asked: Asked, chosen: Sequence[dict[str, Any]]) -> Iterator[Answer]:
     from kquota_spark.cli.why.page import Answer
     from kquota_spark.reports.scope.shared_rows import BucketName
-    from kquota_spark.reports.why.reasons import reasons
+    from kquota_spark.reports.why.reasons import reasons_of_clusters
     from kquota_spark.reports.why.recorded import Wanted
 
-    for row in chosen:
-        bucket = BucketName(row["quota_type"], row["bucket_user"], row["bucket_client_id"])
-        wanted = Wanted(bucket, row["from_ms"], row["to_ms"])
-        settings = asked.settings.changed(cluster_id=row["cluster_id"])
-        for found in reasons(settings, [wanted]):
-            yield Answer(row["cluster_id"], row["episode_id"], found)
+    wanted = [
+        (
+            row["cluster_id"],
+            Wanted(
+                BucketName(row["quota_type"], row["bucket_user"], row["bucket_client_id"]),
+                row["from_ms"],
+                row["to_ms"],
+            ),
+        )
+        for row in chosen
+    ]
+    found, _ = reasons_of_clusters(asked.settings, wanted)
+    for row, one in zip(chosen, wanted, strict=True):
+        if one in found:
+            yield Answer(row["cluster_id"], row["episode_id"], found[one])
 
 
 def _rows(answer: Answer) -> Iterator[dict[str, Any]]:
     """One row per cause, and one for the rest: their parts add up to the delay by replay."""
     from kquota_spark.model.attribution.detectors import Cause
-    from kquota_spark.reports.why.sentences import CURES, evidence_text, main_sentence
+    from kquota_spark.reports.why.sentences import CURES, cure_of, evidence_text, main_sentence
 
     found, attribution = answer.reasons, answer.reasons.attribution
     head = {"cluster_id": answer.cluster_id, "episode_id": answer.episode_id, **_head(found)}
@@ -167,7 +167,7 @@ def _rows(answer: Answer) -> Iterator[dict[str, Any]]:
             "share_ms": part.share_ms,
             "delay_without_ms": part.without_ms,
             "sentence": evidence_text(part, found.bucket.quota_type),
-            "cure": CURES[part.cause],
+            "cure": cure_of(part),
             "evidence": dict(part.facts),
         }
     yield head | {
@@ -227,8 +227,8 @@ QUESTION = Question(
     command="why",
     table=VIOLATIONS,
     find=_find,
-    options=_options,
-    own=lambda options: _Own(options.episode, options.whole, options.top),
+    options=add_bucket_options,
+    declared=_Own,
     period=PeriodOptions(
         f"only violations that last until then or longer: {TIME_FORMS}",
         "only violations that begin before then",

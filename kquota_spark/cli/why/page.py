@@ -18,7 +18,7 @@ from kquota_spark.formats.text.person_units import (
     type_text,
 )
 from kquota_spark.model.attribution.sharing import OTHERS, Sharing
-from kquota_spark.reports.why.sentences import CURES, TITLES, evidence_text, main_sentence
+from kquota_spark.reports.why.sentences import evidence_text, main_cure, main_sentence, title_of
 from kquota_spark.store.reading import utc_text
 
 if TYPE_CHECKING:
@@ -59,16 +59,16 @@ def print_answer_of(answer: Answer, page: Page) -> None:
         page.paragraph("why", "the delay is too short to search for causes", Tone.FAINT)
         return
     page.paragraph("why", terminal_text(main_sentence(found)), Tone.BAD)
-    page.paragraph("cure", CURES[attribution.main])
+    page.paragraph("cure", main_cure(found))
     page.line()
     for line in _drawn(found, page):
         page.line(line)
     for part in attribution.named[1:]:
         page.paragraph(
-            "also", f"{TITLES[part.cause]}: {terminal_text(evidence_text(part, found.bucket.quota_type))}"
+            "also", f"{title_of(part)}: {terminal_text(evidence_text(part, found.bucket.quota_type))}"
         )
     for part in attribution.named if len(attribution.named) > 1 else ():
-        page.paragraph("", f"without the {TITLES[part.cause]} alone: {person_ms(part.without_ms)} of delay")
+        page.paragraph("", f"without the {title_of(part)} alone: {person_ms(part.without_ms)} of delay")
     if found.sharing is not None:
         page.line()
         _print_sharing(found, found.sharing, page)
@@ -80,7 +80,7 @@ def _drawn(found: Reasons, page: Page) -> Iterator[str]:
     smaller_ms = sum(part.share_ms for part in attribution.parts if not part.is_named)
     steps = [Step(_REST, attribution.rest_ms)]
     steps += [Step("+ smaller causes", smaller_ms)] if smaller_ms else []
-    steps += [Step(f"+ {TITLES[part.cause]}", part.share_ms) for part in reversed(attribution.named)]
+    steps += [Step(f"+ {title_of(part)}", part.share_ms) for part in reversed(attribution.named)]
     bar = "█" if page.has("█") else "#"
     total = Step("= total delay", attribution.delay_ms)
     return waterfall(

@@ -54,6 +54,8 @@ class Sharing:
     """Number of clients that are one row together."""
     orders: int = 0
     """Number of drawn orders; 0 if the figures are exact."""
+    measured: int = 0
+    """Number of requests that the replays measured."""
 
 
 def who_slowed_whom(case: Case, replay: Replay) -> Sharing:
@@ -66,9 +68,12 @@ def who_slowed_whom(case: Case, replay: Replay) -> Sharing:
     players, others = _players(case.requests)
     place_of = {client: place for place, client in enumerate(players)}
     last = len(players) - 1
+    replays = 0
     own_place = {request.client: place_of.get(request.client, last) for request in case.requests}
 
     def delays(mask: int) -> tuple[int, ...]:
+        nonlocal replays
+        replays += 1
         charging = {client for client, place in own_place.items() if mask >> place & 1}
         without = uncharged(case, own_place.keys() - charging)
         found = [0] * len(players)
@@ -91,7 +96,7 @@ def who_slowed_whom(case: Case, replay: Replay) -> Sharing:
         for place, client in enumerate(players)
     ]  # fmt: skip
     found.sort(key=lambda each: (-each.caused_ms, each.client))
-    return Sharing(tuple(found), matrix, others, divided.orders)
+    return Sharing(tuple(found), matrix, others, divided.orders, replays * len(case.requests))
 
 
 def _players(requests: Sequence[Request]) -> tuple[list[Client], int]:

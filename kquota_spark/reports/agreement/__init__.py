@@ -1,4 +1,4 @@
 """How well verdicts agree with the brokers, and whether the report can be trusted.
 
-In reading order: agreement, agreement_evidence, confidence.
+In reading order: span, agreement, agreement_evidence, confidence.
 """

@@ -9,18 +9,17 @@ the two differ by more than the replay's own error.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Any
 
 from kquota_spark.config.settings import Settings
+from kquota_spark.reports.agreement.span import ALWAYS, DAY_MS, Span
 from kquota_spark.schema.figures import figure_of
 from kquota_spark.schema.harm import CERTAIN_BROKER_MS, CERTAIN_REPLAY_MS
 from kquota_spark.schema.key_columns import FROM_LOG
 from kquota_spark.schema.tables import AGREEMENT, AGREEMENT_COUNTS
 from kquota_spark.store.reading import Result, Tables
 
-DAY_MS = 86_400_000
 LEAST_PERCENT = 99.0
 """Percent of agreement below which a cause is sought. The right settings reach 99.5 % on every capture of a broker."""
 
@@ -40,6 +39,8 @@ _PLAIN = ("requests", "requests_judged", "requests_agreeing", "false_positive", 
           "judged_throttled", "uncertain", "uncertain_wrong", "inferred", "excluded", "late")  # fmt: skip
 _IN_TOTAL = ("requests_judged", "requests_agreeing", "false_positive", "false_negative", "uncertain", "inferred",
              "excluded")  # fmt: skip
+OF_AGREEMENT = ("requests_judged", "requests_agreeing", "uncertain", "excluded", "inferred")
+"""Counts of the agreement and of the requests that it leaves out."""
 _NO_JMX = "0 as jmx_compared, 0 as jmx_within_1_percent, 0 as jmx_within_10_percent"
 _JMX = """
 count(byte_rate) as jmx_compared,
@@ -56,27 +57,16 @@ left join (
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
-    """A period from `from_ms` until `to_ms`, exclusive, epoch ms; None is no bound."""
-
-    from_ms: int | None = None
-    to_ms: int | None = None
-
-    def holds_day(self, day: date) -> bool:
-        """Whether the whole UTC day is inside."""
-        start_ms = round(datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp() * 1_000)
-        is_after = self.from_ms is None or self.from_ms <= start_ms
-        return is_after and (self.to_ms is None or start_ms + DAY_MS <= self.to_ms)
-
-
-ALWAYS = Span()
-
-
 def percent(row: dict[str, Any]) -> float | None:
     """Percent of the certain verdicts that agree with the broker; None if nothing could be compared."""
     judged = row["requests_judged"]
     return 100.0 * row["requests_agreeing"] / judged if judged else None
+
+
+def sums(rows: Iterable[Mapping[str, Any]], *names: str) -> dict[str, Any]:
+    """The sums of columns over all rows, by column."""
+    found = list(rows)
+    return {name: sum(row[name] for row in found) for name in names}
 
 
 def open_text(row: Mapping[str, Any]) -> str:

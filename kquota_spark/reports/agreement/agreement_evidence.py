@@ -15,7 +15,8 @@ from kquota_spark.model.measure.sampled_rate import RateConfig
 from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.model.quotas.rules import BEGINNING_MS, END_MS
 from kquota_spark.quotas.sources import from_tables
-from kquota_spark.reports.agreement.agreement import Span, where_seconds
+from kquota_spark.reports.agreement.agreement import where_seconds
+from kquota_spark.reports.agreement.span import Span
 from kquota_spark.reports.clients.stored_usage import stored_usage
 from kquota_spark.reports.clients.throttle_evidence import has_left_out
 from kquota_spark.reports.scope.cluster_command import on_cluster

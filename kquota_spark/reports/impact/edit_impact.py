@@ -138,6 +138,32 @@ class Impacts:
         """The impact of an edit if the time after it has ended; else None, and nothing is computed."""
         return self.of(edit) if self._window(edit).is_complete else None
 
+    def newest(self, from_ms: int | None, to_ms: int | None, most: int | None) -> tuple[list[Impact], int]:
+        """The impacts of the newest edits of a period, newest first.
+
+        Args:
+            from_ms: beginning of the period, epoch ms; None for no bound.
+            to_ms: its end, exclusive; None for no bound.
+            most: maximum number of impacts; None for all.
+
+        Returns:
+            The impacts, and the number of edits among them with too little traffic before or after.
+        """
+        found: list[Impact] = []
+        skipped = 0
+        for edit in reversed(self.edits):
+            is_before = from_ms is not None and edit.at_ms < from_ms
+            if is_before or (to_ms is not None and edit.at_ms >= to_ms):
+                continue
+            if len(found) == most:
+                break
+            impact = self.of(edit)
+            if impact is None:
+                skipped += 1
+            else:
+                found.append(impact)
+        return found, skipped
+
     def is_stored(self, edit: Edit) -> bool:
         """Whether the table has the impact of an edit."""
         return _key(edit) in self._stored

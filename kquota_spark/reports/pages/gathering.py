@@ -14,6 +14,8 @@ from kquota_spark.reports.scope.report_scope import Scope, is_without_quotas, op
 from kquota_spark.reports.scope.shared_rows import Head, ThrottledBucket
 from kquota_spark.reports.sections import SECTIONS, AuditReport
 from kquota_spark.reports.sections.throttled import throttled_buckets
+from kquota_spark.reports.sections.why import worst_reasons
+from kquota_spark.reports.why.of_scope import MOST_BUCKETS, left_out_text
 from kquota_spark.store.reading import Tables, utc_text
 
 _USERS = """
@@ -125,6 +127,8 @@ def _notes(scope: Scope, head: Head) -> Iterator[str]:
         yield note
     if head.is_first_look:
         yield "no quota is set: nobody is limited, and what follows is what everybody used"
+    if left_out := left_out_text(scope.once(worst_reasons).left_out, "bucket", MOST_BUCKETS):
+        yield left_out
     if scope.tenant is not None:
         yield from _to_tenant(scope.once(throttled_buckets).shown)
     elif scope.tables.query(_HAS_REQUEST_TIME).rows[0][0]:

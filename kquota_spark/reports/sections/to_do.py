@@ -51,9 +51,11 @@ def gather(scope: Scope) -> dict[str, Any]:
     uses = uses_of(scope, throttled)
     found, left_out = recommendations(
         scope, scope.settings, scope.once(observed), throttled, uses, found_changes,
-        is_without_quotas=scope.once(is_without_quotas), room=room, why=scope.once(worst_reasons),
+        is_without_quotas=scope.once(is_without_quotas), room=room, why=scope.once(worst_reasons).found,
     )  # fmt: skip
-    worst = causes(uses, throttled[:MOST_WORST], found_changes, scope.once(worst_reasons), with_day=True)
+    worst = causes(
+        uses, throttled[:MOST_WORST], found_changes, scope.once(worst_reasons).found, with_day=True
+    )
     return {
         "causes": [BucketCause(bucket, cause.sentence) for bucket, cause in sorted(worst.items())],
         "recommendations": [with_settings(one, scope.settings.file) for one in found],

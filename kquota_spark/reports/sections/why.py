@@ -21,9 +21,17 @@ from kquota_spark.reports.parts.report_section import BUCKET_COLUMNS, CsvFile, R
 from kquota_spark.reports.scope.report_scope import Scope
 from kquota_spark.reports.scope.shared_rows import BucketName
 from kquota_spark.reports.sections.throttled import throttled_buckets
-from kquota_spark.reports.why.of_scope import reasons_of, reasons_of_shared
+from kquota_spark.reports.why.of_scope import WhyThrottled, reasons_of, reasons_of_shared
 from kquota_spark.reports.why.reasons import Reasons
-from kquota_spark.reports.why.sentences import CURES, TITLES, evidence_text, main_sentence
+from kquota_spark.reports.why.sentences import (
+    CURES,
+    TITLES,
+    cure_of,
+    evidence_text,
+    main_cure,
+    main_sentence,
+    title_of,
+)
 
 if TYPE_CHECKING:
     from kquota_spark.reports.sections import AuditReport
@@ -78,14 +86,16 @@ class BucketWhy:
     """The part of a tenant's delay that other clients of the bucket caused; None for a bucket of its own."""
 
 
-def worst_reasons(scope: Scope) -> dict[BucketName, Reasons]:
+def worst_reasons(scope: Scope) -> WhyThrottled:
     """The causes of the buckets with the most total delay, which several sections show."""
     return reasons_of(scope, scope.once(throttled_buckets).shown)
 
 
 def gather(scope: Scope) -> dict[str, Any]:
     """The worst buckets with their causes."""
-    found = [_why(one) for one in scope.once(worst_reasons).values() if one.attribution.main is not None]
+    found = [
+        _why(one) for one in scope.once(worst_reasons).found.values() if one.attribution.main is not None
+    ]
     if scope.tenant is not None:
         shared = reasons_of_shared(scope, scope.once(throttled_buckets).shown)
         found += [_of_tenant(one, one.sharing, scope.tenant) for one in shared if one.sharing is not None]
@@ -96,8 +106,8 @@ def _why(found: Reasons) -> BucketWhy:
     attribution, quota_type = found.attribution, found.bucket.quota_type
     parts = [
         CausePart(
-            part.cause.value, TITLES[part.cause], part.share_ms, part.share_percent, part.without_ms,
-            evidence_text(part, quota_type), CURES[part.cause],
+            part.cause.value, title_of(part), part.share_ms, part.share_percent, part.without_ms,
+            evidence_text(part, quota_type), cure_of(part),
         )
         for part in attribution.parts
     ]  # fmt: skip
@@ -117,7 +127,7 @@ def _why(found: Reasons) -> BucketWhy:
     ]  # fmt: skip
     return BucketWhy(
         found.bucket, found.from_ms, found.to_ms, found.delay_ms, attribution.delay_ms, main_sentence(found),
-        CURES[attribution.main or steady], (*parts, rest), tuple(clients),
+        main_cure(found), (*parts, rest), tuple(clients),
     )  # fmt: skip
 
 

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from kquota_spark.errors import UserError
 from kquota_spark.model.attribution.causes import LEAST_DELAY_MS
 from kquota_spark.reports.scope.report_scope import Scope
 from kquota_spark.reports.scope.shared_rows import BucketName, ThrottledBucket
-from kquota_spark.reports.why.reasons import Reasons, is_covered, reasons
+from kquota_spark.reports.why.reasons import Bounds, Reasons, is_covered, reasons
 from kquota_spark.reports.why.recorded import Wanted
 from kquota_spark.schema.harm import EPISODE_DELAY_MS, EPISODE_END
 
 MOST_BUCKETS = 20
 """Maximum number of buckets with causes."""
-_MOST_REQUESTS = 50_000
-"""Maximum number of requests of one bucket; of a busier one the violation with the most total delay is explained."""
+WITHIN = Bounds(of_bucket=25_000, of_all=100_000, of_sharing=2_000_000)
+"""What the report replays. If a bucket has more requests, its violation with the most total delay is explained."""
+BY_CAUSE = WITHIN._replace(of_sharing=0)
+"""The same without who slowed whom."""
 _REQUESTS = """
 select coalesce(sum(requests), 0)::bigint as requests from used
 where is_log and quota_type = ? and (? = '' or "user" = ?) and (? = '' or client_id = ?)
@@ -28,7 +31,32 @@ order by {EPISODE_DELAY_MS} desc nulls last, start_time limit 1
 """  # noqa: S608 - names of ours
 
 
-def reasons_of(scope: Scope, throttled: Sequence[ThrottledBucket]) -> dict[BucketName, Reasons]:
+class WhyThrottled(NamedTuple):
+    """Why buckets were throttled."""
+
+    found: Mapping[BucketName, Reasons]
+    left_out: int = 0
+    """Number of buckets with enough delay that were not replayed, because the others have more."""
+
+
+def left_out_text(count: int, noun: str, most: int) -> str:
+    """What was not replayed, as a part of a sentence; empty if nothing was left out.
+
+    Args:
+        count: number of buckets or violations that were left out.
+        noun: name of one, in the singular.
+        most: maximum number of them that are replayed.
+    """
+    if not count:
+        return ""
+    are = f"1 {noun} has" if count == 1 else f"{count:,} {noun}s have"
+    return (
+        f"{are} no cause by replay: at most {most} {noun}s with {WITHIN.of_all:,} requests together are replayed, "
+        "most total delay first; kquota why explains any other"
+    )
+
+
+def reasons_of(scope: Scope, throttled: Sequence[ThrottledBucket], bounds: Bounds = WITHIN) -> WhyThrottled:
     """Why buckets were throttled, those with the most total delay.
 
     Buckets that a tenant shares are left out, because their causes would name others. Nothing is returned if the
@@ -37,6 +65,7 @@ def reasons_of(scope: Scope, throttled: Sequence[ThrottledBucket]) -> dict[Bucke
     Args:
         scope: the report's tables and period.
         throttled: the throttled buckets.
+        bounds: how much is replayed.
     """
     ordered = sorted(throttled, key=lambda one: (-one.delay_ms, one.bucket))
     chosen = [
@@ -46,9 +75,11 @@ def reasons_of(scope: Scope, throttled: Sequence[ThrottledBucket]) -> dict[Bucke
     ]
     try:
         wanted = [_period(scope, bucket) for bucket in chosen[:MOST_BUCKETS]]
-        return {found.bucket: found for found in reasons(scope.settings, wanted, _MOST_REQUESTS)}
+        explained = reasons(scope.settings, wanted, bounds)
     except UserError:
-        return {}
+        return WhyThrottled({})
+    left_out = len(chosen[MOST_BUCKETS:]) + len(explained.left_out) if explained.found else 0
+    return WhyThrottled({asked.bucket: found for asked, found in explained.found.items()}, left_out)
 
 
 def reasons_of_shared(scope: Scope, throttled: Sequence[ThrottledBucket]) -> list[Reasons]:
@@ -65,7 +96,7 @@ def reasons_of_shared(scope: Scope, throttled: Sequence[ThrottledBucket]) -> lis
     ]
     wanted = [Wanted(bucket, scope.covered.from_ms, scope.covered.to_ms) for bucket in shared[:MOST_BUCKETS]]
     try:
-        return reasons(scope.settings, wanted, _MOST_REQUESTS)
+        return list(reasons(scope.settings, wanted, WITHIN).found.values())
     except UserError:
         return []
 
@@ -75,7 +106,7 @@ def _period(scope: Scope, bucket: BucketName) -> Wanted:
     names = bucket.user, bucket.user, bucket.client_id, bucket.client_id
     whole = Wanted(bucket, scope.covered.from_ms, scope.covered.to_ms)
     [row] = scope.rows(_REQUESTS, bucket.quota_type, *names)
-    if row["requests"] <= _MOST_REQUESTS:
+    if row["requests"] <= WITHIN.of_bucket:
         return whole
     own = scope.cluster_id, bucket.quota_type, bucket.user, bucket.client_id
     worst = scope.rows(_WORST, whole.from_ms, whole.to_ms, *own, whole.to_ms, whole.from_ms)

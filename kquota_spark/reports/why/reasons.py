@@ -2,29 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.model.attribution.causes import Attribution, attribute
 from kquota_spark.model.attribution.sharing import Fairness, Sharing, fairness, who_slowed_whom
 from kquota_spark.reports.scope.shared_rows import BucketName
 from kquota_spark.reports.why.before import Before
-from kquota_spark.reports.why.recorded import COVERED, Wanted, limit_at, recorded
+from kquota_spark.reports.why.recorded import COVERED, Recorded, Wanted, limit_at, recorded
 from kquota_spark.schema.key_columns import FROM_LOG
 from kquota_spark.store.reading import Tables
 
 MOST_REQUESTS = 200_000
 """Maximum number of requests of one bucket for which causes are searched: a few seconds for three causes."""
-_REACHED = f"""
-select min(second_ms) from (
+_UP_TO = f"""
+select min(second_ms) filter (reached > ?), coalesce(max(reached) filter (reached <= ?), min(reached), 0)::bigint
+from (
   select epoch_ms(usage.second) as second_ms, sum(sum(requests)) over (order by epoch_ms(usage.second)) as reached
   from usage
   where cluster_id = ? and {FROM_LOG} and quota_type = ? and (? = '' or "user" = ?) and (? = '' or client_id = ?)
     and usage.second >= make_timestamptz(?::bigint) and usage.second < make_timestamptz(?::bigint)
   group by 1
-) where reached > ?
+)
 """  # noqa: S608 - names of ours
+
+
+class Bounds(NamedTuple):
+    """How much is replayed for one answer."""
+
+    of_bucket: int = MOST_REQUESTS
+    """Maximum number of requests of one bucket; a period with more ends after them."""
+    of_all: int | None = None
+    """Maximum number of requests of all buckets together; buckets beyond it are left out. None for no maximum."""
+    of_sharing: int | None = None
+    """Number of requests that all replays about shared buckets measure; then no other bucket gets `Reasons.sharing`.
+
+    0 for none, None for all.
+    """
+    is_sharing_of_steady: bool = False
+    """Whether only shared buckets without a named cause get `Reasons.sharing`: sentences need it for no other."""
+
+
+OfCluster = tuple[str, Wanted]
+"""A cluster id, and a bucket of that cluster with a period."""
+ALL = Bounds()
+"""All buckets and their clients, each up to `MOST_REQUESTS`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +63,21 @@ class Reasons:
     delay_ms: int
     """Total delay by brokers."""
     attribution: Attribution
+    clients: int = 1
+    """Number of clients that sent its requests."""
     sharing: Sharing | None = None
-    """None for a bucket with one client."""
+    """None for a bucket with one client, and beyond `Bounds.of_sharing`."""
     fairness: tuple[Fairness, ...] = ()
     """One row per hour of a shared bucket."""
+
+
+class Explained(NamedTuple):
+    """The answer about several buckets."""
+
+    found: Mapping[Wanted, Reasons]
+    """By what was asked; buckets without recorded requests have no entry."""
+    left_out: tuple[Wanted, ...] = ()
+    """Those beyond `Bounds.of_all`, in their order."""
 
 
 def is_covered(bucket: BucketName) -> bool:
@@ -50,53 +85,97 @@ def is_covered(bucket: BucketName) -> bool:
     return bucket.quota_type in COVERED and not bucket.tags
 
 
-def reasons(
-    settings: Settings, wanted: Sequence[Wanted], most_requests: int = MOST_REQUESTS
-) -> list[Reasons]:
+def reasons(settings: Settings, wanted: Sequence[Wanted], bounds: Bounds = ALL) -> Explained:
     """Why buckets were throttled; those without recorded requests are left out.
+
+    Each answer depends only on its bucket and its period. If several of `wanted` are the same, it is made once.
 
     Args:
         settings: where the tables are, and the cluster.
-        wanted: buckets and periods; those of other quota types are left out.
-        most_requests: maximum number of requests of a bucket; a period with more ends after them.
+        wanted: buckets and periods, the most important first; those of other quota types have no answer.
+        bounds: how much is replayed.
 
     Raises:
         UserError: a table is missing or cannot be read.
     """
-    chosen = [one for one in wanted if is_covered(one.bucket)]
+    chosen = list(dict.fromkeys(one for one in wanted if is_covered(one.bucket)))
     if not chosen or settings.quotas.callback:
-        return []
-    found = []
+        return Explained({})
     with Tables(settings) as tables:
         tables.open("usage")
+        cut, left_out = _within(settings, tables, chosen, bounds)
         before = Before(settings, tables)
-        cut = [_cut(settings, tables, one, most_requests) for one in chosen]
-        for one, of_one in recorded(settings, cut).items():
-            observed = before.observed(one, of_one)
-            clients = {request.client for request in of_one.case.requests}
-            is_shared = len(clients) > 1 and observed.delay_ms > 0
-            found.append(
-                Reasons(
-                    one.bucket,
-                    one.from_ms,
-                    one.to_ms,
-                    limit_at(of_one.case, one.to_ms - 1),
-                    of_one.observed_ms,
-                    attribute(observed),
-                    who_slowed_whom(of_one.case, of_one.replay) if is_shared else None,
-                    tuple(fairness(of_one.case, observed.throttles, one.from_ms, one.to_ms))
-                    if is_shared
-                    else (),
-                )
-            )
-    return found
+        found: dict[Wanted, Reasons] = {}
+        left = bounds.of_sharing
+        for one, of_one in recorded(settings, list(dict.fromkeys(cut.values()))).items():
+            found[one] = _reasons(before, one, of_one, bounds, left)
+            if left is not None and (sharing := found[one].sharing) is not None:
+                left -= sharing.measured
+    return Explained({asked: found[one] for asked, one in cut.items() if one in found}, left_out)
 
 
-def _cut(settings: Settings, tables: Tables, one: Wanted, most_requests: int) -> Wanted:
-    """The beginning of a period that has at most so many requests; at least one second."""
-    bucket = one.bucket
-    names = bucket.user, bucket.user, bucket.client_id, bucket.client_id
-    during = one.from_ms * 1_000, one.to_ms * 1_000
-    asked = [settings.cluster_id, bucket.quota_type, *names, *during, most_requests]
-    end_ms = tables.query(_REACHED, asked).rows[0][0]
-    return one if end_ms is None else one._replace(to_ms=max(end_ms, one.from_ms + 1_000))
+def reasons_of_clusters(
+    settings: Settings, wanted: Sequence[OfCluster], bounds: Bounds = ALL
+) -> tuple[dict[OfCluster, Reasons], int]:
+    """Why buckets of several clusters were throttled, and how many the bounds left out.
+
+    Args:
+        settings: where the tables are.
+        wanted: cluster id, bucket and period, the most important first.
+        bounds: how much is replayed for each cluster.
+
+    Raises:
+        UserError: a table is missing or cannot be read.
+    """
+    found: dict[OfCluster, Reasons] = {}
+    left_out = 0
+    for cluster_id in dict.fromkeys(name for name, _ in wanted):
+        own = [one for name, one in wanted if name == cluster_id]
+        explained = reasons(settings.changed(cluster_id=cluster_id), own, bounds)
+        found |= {(cluster_id, one): of_one for one, of_one in explained.found.items()}
+        left_out += len(explained.left_out)
+    return found, left_out
+
+
+def _within(
+    settings: Settings, tables: Tables, chosen: Sequence[Wanted], bounds: Bounds
+) -> tuple[dict[Wanted, Wanted], tuple[Wanted, ...]]:
+    """What to replay for each of the first buckets, and the buckets that the bounds leave out.
+
+    A period with too many requests becomes its beginning, at least one second.
+    """
+    cut: dict[Wanted, Wanted] = {}
+    left_out = []
+    left = bounds.of_all
+    for one in chosen:
+        bucket = one.bucket
+        names = bucket.user, bucket.user, bucket.client_id, bucket.client_id
+        during = one.from_ms * 1_000, one.to_ms * 1_000
+        asked = [*[bounds.of_bucket] * 2, settings.cluster_id, bucket.quota_type, *names, *during]
+        end_ms, requests = tables.query(_UP_TO, asked).rows[0]
+        if left is not None and cut and requests > left:
+            left_out.append(one)
+            continue
+        cut[one] = one if end_ms is None else one._replace(to_ms=max(end_ms, one.from_ms + 1_000))
+        left = None if left is None else left - requests
+    return cut, tuple(left_out)
+
+
+def _reasons(before: Before, one: Wanted, of_one: Recorded, bounds: Bounds, left: int | None) -> Reasons:
+    """The answer about one bucket; `left` is what replays about shared buckets may still measure, None for all."""
+    observed = before.observed(one, of_one)
+    clients = len({request.client for request in of_one.case.requests})
+    is_shared = clients > 1 and observed.delay_ms > 0
+    attribution = attribute(observed)
+    has_sharing = (left is None or left > 0) and not (bounds.is_sharing_of_steady and attribution.named)
+    return Reasons(
+        one.bucket,
+        one.from_ms,
+        one.to_ms,
+        limit_at(of_one.case, one.to_ms - 1),
+        of_one.observed_ms,
+        attribution,
+        clients,
+        who_slowed_whom(of_one.case, of_one.replay) if is_shared and has_sharing else None,
+        tuple(fairness(of_one.case, observed.throttles, one.from_ms, one.to_ms)) if is_shared else (),
+    )

@@ -82,7 +82,9 @@ def recorded(settings: Settings, wanted: Sequence[Wanted]) -> dict[Wanted, Recor
     for one in wanted:
         key = QuotaType(one.bucket.quota_type), Bucket(one.bucket.user, one.bucket.client_id)
         of_bucket = {
-            broker_id: seconds for (broker_id, *own), seconds in of_buckets.items() if tuple(own) == key
+            broker_id: during
+            for (broker_id, *own), seconds in of_buckets.items()
+            if tuple(own) == key and (during := _during(one, seconds))
         }
         of_one = _recorded(one, of_bucket, rings, default)
         if of_one is not None:
@@ -94,6 +96,12 @@ def _part(one: Wanted) -> UsagePart:
     bucket = one.bucket
     begin_ms, end_ms = one.from_ms - WARM_UP_MS, one.to_ms + _LATER_MS
     return UsagePart(bucket.quota_type, bucket.user, bucket.client_id, begin_ms, end_ms)
+
+
+def _during(one: Wanted, seconds: Sequence[GovernedSecond]) -> list[GovernedSecond]:
+    """The seconds that matter for a period: other periods of the same bucket may be wanted as well."""
+    begin_ms, end_ms = one.from_ms - WARM_UP_MS, one.to_ms + _LATER_MS
+    return [second for second in seconds if begin_ms <= second.second_ms < end_ms]
 
 
 def _recorded(

@@ -43,7 +43,7 @@ CURES = {
     Cause.SHARED_BUCKET: "quotas of their own for the clients that share the bucket",
     Cause.STEADY: "raise the limit, or let the client send less",
 }
-"""What usually removes a cause."""
+"""What usually removes a cause; of one cause of a delay take `cure_of`."""
 
 _Words = Callable[[Mapping[str, Any], str], str]
 
@@ -141,6 +141,29 @@ def _were(facts: Facts) -> str:
     return "is" if facts["clients"] == 1 else "are"
 
 
+def _is_first_limit(part: Part) -> bool:
+    """Whether the cause is a limit where none was before."""
+    return part.cause is Cause.LIMIT_CUT and part.facts["limit_before_per_s"] is None
+
+
+def title_of(part: Part) -> str:
+    """The name of a cause in a few words."""
+    return "limit set" if _is_first_limit(part) else TITLES[part.cause]
+
+
+def cure_of(part: Part) -> str:
+    """What usually removes a cause."""
+    if _is_first_limit(part):
+        return "raise the limit or remove it, if it was not meant"
+    return CURES[part.cause]
+
+
+def main_cure(found: Reasons) -> str:
+    """The usual cure of the main cause."""
+    named = found.attribution.named
+    return cure_of(named[0]) if named else CURES[Cause.STEADY]
+
+
 def evidence_text(part: Part, quota_type: str) -> str:
     """What shows a cause, in one sentence.
 
@@ -170,21 +193,21 @@ def main_sentence(found: Reasons, *, with_names: bool = True) -> str:
         return f"steady at the limit: no change explains the delay{_shared_by(found, with_names=with_names)}"
     first = attribution.named[0]
     is_plain = with_names or "user" not in first.facts
-    evidence = evidence_text(first, found.bucket.quota_type) if is_plain else TITLES[first.cause]
+    evidence = evidence_text(first, found.bucket.quota_type) if is_plain else title_of(first)
     text = f"{share_text(first, attribution.delay_ms)}: {evidence}"
     more = attribution.named[1:]
-    others = ", ".join(f"{TITLES[part.cause]} {part.share_percent:.0f} %" for part in more)
+    others = ", ".join(f"{title_of(part)} {part.share_percent:.0f} %" for part in more)
     return f"{text} (then {others})" if more else text
 
 
 def _shared_by(found: Reasons, *, with_names: bool) -> str:
     """How many clients share a bucket, and how much the first of them caused; empty if one has it alone."""
-    if found.sharing is None:
+    if found.clients < 2:
         return ""
-    first, count = found.sharing.clients[0], len(found.sharing.clients) + max(found.sharing.others - 1, 0)
-    text = f"; {count:,} clients share the bucket"
-    if not with_names or first.client == OTHERS:
+    text = f"; {found.clients:,} clients share the bucket"
+    if found.sharing is None or not with_names or found.sharing.clients[0].client == OTHERS:
         return text
+    first = found.sharing.clients[0]
     percent = 100 * first.caused_ms / found.attribution.delay_ms
     return f"{text}, and {bucket_text(*first.client, None)} caused {percent:.0f} % of the delay"
 
@@ -195,6 +218,6 @@ def short_text(found: Reasons) -> str:
     if attribution.main is None:
         return ""
     if not attribution.named:
-        return TITLES[Cause.STEADY] if found.sharing is None else f"{TITLES[Cause.STEADY]}, shared"
+        return f"{TITLES[Cause.STEADY]}, shared" if found.clients > 1 else TITLES[Cause.STEADY]
     first = attribution.named[0]
-    return f"{TITLES[first.cause]} {first.share_percent:.0f} %"
+    return f"{title_of(first)} {first.share_percent:.0f} %"

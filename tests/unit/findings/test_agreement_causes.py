@@ -13,8 +13,8 @@ from kquota_spark.findings.agreement_causes import BrokerEvidence, Cause, likely
 from kquota_spark.model.measure.sampled_rate import RateConfig, RingVariant
 from kquota_spark.model.quotas.quota_types import QuotaKey
 from kquota_spark.model.quotas.rules import QuotaChange
-from kquota_spark.reports.agreement.agreement import ALWAYS
 from kquota_spark.reports.agreement.agreement_evidence import drops
+from kquota_spark.reports.agreement.span import ALWAYS
 from tests.support.chance import Chance
 from tests.support.logs.captures import KRAFT41, ZK37, ZK39_PLAIN, Capture
 from tests.support.programs.command_output import as_json, shown

@@ -155,7 +155,7 @@ def test_code_in_the_folder_of_tables_does_not_run(tmp_path: Path, markers: Path
 
 STATE = ("state/0/0/1.changelog", "state/1/0/1.changelog")
 LINEAGE = "../log.lineage.json"
-"""A damaged one is made anew of what the tables hold."""
+"""A damaged one is rebuilt from the tables."""
 CUT = "cannot be read"
 
 

@@ -152,7 +152,7 @@ def test_a_topic_made_anew_is_a_gap_up_to_when_it_was_noticed(settings: Settings
     read(settings, range(20, 30), kafka_timestamp_ms=AT_MS + 500, record_time_ms=AT_MS + 499)
     (note,) = record_gaps(settings)[:1]
     assert note == (
-        "log partition 0: the topic was deleted and made anew: read to 100, now it ends at 20, and what it holds up to "
+        "log partition 0: the topic was deleted and recreated: read to 100, now it ends at 20, and what it holds up to "
         "there is not read; verdicts of its brokers (1) are uncertain there (log_gaps): let the topic be, or give the "
         "new one another name"
     )

@@ -9,8 +9,8 @@ import pytest
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.findings.agreement_causes import Cause
-from kquota_spark.reports.agreement.agreement import ALWAYS
 from kquota_spark.reports.agreement.agreement_evidence import drops
+from kquota_spark.reports.agreement.span import ALWAYS
 from tests.support.tables.table_rows import decision, request, write_table
 
 OLD, NEW, OTHER = (f"10.0.0.9:9092-10.0.0.4:{port}-3" for port in (5_001, 5_002, 5_003))
