@@ -16,7 +16,8 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from statistics import median_low
 
-from kquota_spark.model.loops.closed_loop import Clock, Sent
+from kquota_spark.model.loops.clocks import Clock
+from kquota_spark.model.loops.closed_loop import Sent
 
 SHORTEST_THROTTLE_MS = 200
 """Shortest throttle (ms) that counts: shorter ones leave no time to see what a client does."""
@@ -56,10 +57,21 @@ def clock_of(connections: Iterable[Sequence[Sent]]) -> Clock | None:
     return Clock(usual_ms, after_ms) if after_ms < usual_ms / 2 else None
 
 
+def own_paces(sent: Sequence[Sent]) -> list[int]:
+    """The own pace (ms) of each gap of a connection: the gap without the throttle before it, at least 0."""
+    return [max(after[0] - before[0] - before[2], 0) for before, after in pairwise(sent)]
+
+
 def was_active(sent: Sequence[Sent], until_ms: int) -> bool:
-    """Whether a connection was silent before the end of the period for no longer than it was at times before."""
-    longest_ms = max((after.time_ms - before.time_ms for before, after in pairwise(sent)), default=0)
-    return len(sent) > LEAST_GAPS and until_ms - sent[-1].time_ms <= longest_ms
+    """Whether a connection was silent before the end of the period for no longer than it was at times before.
+
+    A throttle that still ran explains the silence too.
+    """
+    if len(sent) <= LEAST_GAPS:
+        return False
+    silent_ms = until_ms - sent[-1].time_ms
+    longest_ms = max(after[0] - before[0] for before, after in pairwise(sent))
+    return silent_ms <= max(longest_ms, sent[-1].throttle_ms + max(own_paces(sent)))
 
 
 def is_saturated(sent: Sequence[Sent]) -> bool:
