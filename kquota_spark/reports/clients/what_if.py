@@ -4,8 +4,7 @@ Two answers, from the same requests:
 
 * Open loop: the requests keep their times. Under lower limits throttled clients would have sent later, so the total
   delay is too high. Under higher limits they would have sent more, so it is too low.
-* Closed loop: a throttle moves the later requests of its connection (`model.loops.closed_loop`). It is left out for
-  other brokers: their verdict on each request is compared, and so the requests keep their times.
+* Closed loop: a throttle moves the later requests of its connection (`model.loops.closed_loop`).
 
 A throttled fetch came back empty, so its verdict under another limit is unknown in the open loop, and counted as such.
 
@@ -73,7 +72,7 @@ class Difference:
     fits_percent: float | None = None
     """Percent of the recorded bytes that the tried limit lets through while they arrive; None without requests."""
     closed: Closed | None = None
-    """The bucket in the closed loop; None for controller mutations, for other brokers, and without such a bucket."""
+    """The bucket in the closed loop; None for controller mutations, and without such a bucket."""
     amount: int = 0
     """Recorded bytes, or microseconds of threads, in the period."""
     flips: Flips = field(default_factory=Flips)
@@ -153,7 +152,7 @@ def what_if(
             for all buckets, in the whole period.
         most_requests: maximum number of requests to judge, None for no limit. The smallest groups of clients that share
             buckets come first; the buckets of the others are `left_out`.
-        brokers: those under the other quotas, in the open loop only; None for both loops, with the recorded ones.
+        brokers: those under the other quotas, for which flips are counted; None for the recorded ones.
         progress: takes the number of requests that are about to be judged.
 
     Raises:
