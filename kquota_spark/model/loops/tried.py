@@ -13,24 +13,16 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import merge
 from itertools import takewhile
 from operator import itemgetter
-from statistics import median_low
 from typing import NamedTuple
 
 from kquota_spark.model.loops.closed_loop import Charge, ClosedLoop, Connection, Kind, Reading, Sent
 from kquota_spark.model.loops.meters import Meter
 from kquota_spark.model.loops.open_loop import THROTTLED_FETCHES, Judged
-from kquota_spark.model.loops.paces import (
-    clock_of,
-    does_reconnect,
-    is_saturated,
-    is_unmuted,
-    own_paces,
-    was_active,
-)
+from kquota_spark.model.loops.paces import connections_of, is_saturated
 from kquota_spark.model.loops.plain_loop import PlainLoop, lanes_of
 from kquota_spark.model.measure.muted_seconds import Span, joined, muted_until
 from kquota_spark.model.measure.points import Point
@@ -40,6 +32,8 @@ from kquota_spark.model.quotas.resolve import Bucket
 
 Key = tuple[QuotaType, Bucket]
 """One bucket of the broker."""
+_NOISE = 0.01
+"""How far the rates of two such runs differ. It counts for clients that do not wait: their delays add up."""
 _MARGIN = 0.05
 """How far two runs of the same clients under the same limit differ, beside a throttle more or less at the end."""
 
@@ -104,8 +98,6 @@ class _Both(NamedTuple):
         return zip(self.was[self.start :], self.tried[self.start :], strict=True)
 
 
-_THROTTLE_MS = itemgetter(2)
-"""The recorded throttle of a `Sent`; quicker than its name."""
 _Charged = tuple[tuple[int, int, int, int], Key, Judged, Judged]
 """A request in one bucket under both quotas, after what orders it."""
 
@@ -137,16 +129,23 @@ def closed_loop(
     numbers = {key: number for number, key in enumerate(affected)}
     both = _recorded(was, tried, affected, from_ms)
     sent, clients = _sent(both, numbers)
-    connections = _connections(sent, clients, until_ms)
+    connections = connections_of(sent, clients, until_ms)
     has_thread_time = any(key[0] is QuotaType.REQUEST for key in affected)
     runs = [
         run
         for is_at_most in ((False, True) if has_thread_time else (False,))
         for run in _runs(connections, both, ring, until_ms, is_at_most=is_at_most)
     ]
+    nearby = [*_nearby(connections, both, ring, until_ms)]
     censored = _censored(both, sent)
     return {
-        key: _closed([run[number] for run in runs], both[key], until_ms, is_censored=key in censored)
+        key: _closed(
+            [run[number] for run in runs],
+            [run[number] for run in nearby],
+            both[key],
+            until_ms,
+            is_censored=key in censored,
+        )
         for key, number in numbers.items()
     }
 
@@ -176,6 +175,29 @@ def _runs(
             # Without clocks, and if nobody continued beyond the record, `PACED` would take the same steps.
             is_paced = not has_added and all(each.clock is None for each in connections)
         yield meters
+
+
+def _nearby(
+    connections: Sequence[Connection], both: Mapping[Key, _Both], ring: RateConfig, until_ms: int
+) -> Iterator[list[Meter]]:
+    """The meters after runs under limits that differ by `_NOISE`; none if all connections wait for throttles."""
+    if all(each.does_wait for each in connections):
+        return
+    for factor in (1 - _NOISE, 1 + _NOISE):
+        meters = [_meter(key, of_key, ring, is_at_most=False) for key, of_key in both.items()]
+        others = [replace(each, sent=[_scaled(one, factor) for one in each.sent]) for each in connections]
+        ClosedLoop(others, meters, times_ms=None).run(until_ms)
+        yield meters
+
+
+def _scaled(sent: Sent, factor: float) -> Sent:
+    """A request under limits that are so many times as high."""
+    return sent._replace(
+        charges=tuple(
+            charge if charge.limit_per_s is None else charge._replace(limit_per_s=factor * charge.limit_per_s)
+            for charge in sent.charges
+        )
+    )
 
 
 def _plain(
@@ -286,30 +308,6 @@ def _of_bucket(key: Key, both: _Both) -> Iterator[_Charged]:
         yield tried.point[:4], key, was, tried
 
 
-def _connections(
-    sent: Mapping[int, Sequence[Sent]], clients: Mapping[int, tuple[str, str]], until_ms: int
-) -> list[Connection]:
-    """The connections with what the record shows of them, and of the clients that they belong to."""
-    own: dict[tuple[str, str], list[Sequence[Sent]]] = defaultdict(list)
-    for name, client in clients.items():
-        own[client].append(sent[name])
-    # Without a throttle nothing shows what a client does with one.
-    throttled = {name for name, of_one in sent.items() if any(map(_THROTTLE_MS, of_one))}
-    hit = {clients[name]: own[clients[name]] for name in throttled}
-    reconnecting = {client for client, connections in hit.items() if does_reconnect(connections)}
-    clocks = {client: clock_of(connections) for client, connections in hit.items()}
-    return [
-        Connection(
-            of_one,
-            does_wait=clients[name] not in reconnecting and not (name in throttled and is_unmuted(of_one)),
-            clock=clocks.get(clients[name]),
-            continues=was_active(of_one, until_ms),
-            pace_ms=median_low(own_paces(of_one) or (0,)),
-        )
-        for name, of_one in sent.items()
-    ]
-
-
 def _charge(key: Key, was: Judged, tried: Judged, numbers: Mapping[Key, int]) -> Charge:
     point, limit = tried[0], tried[2]
     inferred_ms = was[3] if was[6] and was[2] == limit else None
@@ -357,7 +355,9 @@ def _censored(both: Mapping[Key, _Both], sent: Mapping[int, Sequence[Sent]]) -> 
     return found
 
 
-def _closed(runs: Sequence[Meter], both: _Both, until_ms: int, *, is_censored: bool) -> Closed:
+def _closed(
+    runs: Sequence[Meter], nearby: Sequence[Meter], both: _Both, until_ms: int, *, is_censored: bool
+) -> Closed:
     """The figures of the first run, with bounds over all; a bucket that does not change needs no margin."""
     meter = runs[0]
     amount = sum([each[0][4] for each in both.tried[both.start :]])
@@ -365,6 +365,8 @@ def _closed(runs: Sequence[Meter], both: _Both, until_ms: int, *, is_censored: b
     delays, served = [each.delay_ms for each in runs], [each.served for each in runs]
     low, high = min(delays), max(delays)
     if meter.delay_ms != delay_ms:
+        delays += [each.delay_ms for each in nearby]
+        low, high = min(delays), max(delays)
         longest_ms = max(each.longest_ms for each in runs)
         low = max(round(low * (1 - _MARGIN)) - longest_ms, 0)
         high = round(high * (1 + _MARGIN)) + longest_ms
