@@ -30,7 +30,7 @@ the period, it continues with the second half of its requests at the same paces.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, IntEnum
 from heapq import heapify, heappop, heapreplace
 from typing import NamedTuple
@@ -118,6 +118,19 @@ class Connection:
         count = len(self.sent)
         return place if place < count else count // 2 + (place - count) % (count - count // 2)
 
+    def under(self, factor: float) -> Connection:
+        """The same connection under tried limits that are so many times as high."""
+        return replace(self, sent=[_under(sent, factor) for sent in self.sent])
+
+
+def _under(sent: Sent, factor: float) -> Sent:
+    return sent._replace(
+        charges=tuple(
+            charge if charge.limit_per_s is None else charge._replace(limit_per_s=factor * charge.limit_per_s)
+            for charge in sent.charges
+        )
+    )
+
 
 @dataclass(slots=True)
 class ClosedLoop:
@@ -142,17 +155,33 @@ class ClosedLoop:
     """End of the period, epoch ms."""
     _ticks: dict[int, Ticks] = field(default_factory=dict)
 
-    def run(self, until_ms: int) -> None:
-        """Send all requests that can be sent before `until_ms` (epoch ms); the others are deferred."""
-        self.until_ms = until_ms
+    def run(self, until_ms: int, counts_from_ms: int = 0) -> None:
+        """Send all requests that can be sent before `until_ms` (epoch ms); the others are deferred.
+
+        Args:
+            until_ms: end of the period, epoch ms, exclusive.
+            counts_from_ms: the meters count what is sent from this time on, epoch ms.
+        """
+        self.until_ms, before_ms = until_ms, min(counts_from_ms, until_ms)
+        heap = self._begin()
+        if counts_from_ms:
+            self._send_before(heap, before_ms)
+            for meter in self.meters:
+                meter.forget_counts()
+        self._send_before(heap, until_ms)
+
+    def _begin(self) -> list[tuple[int, int, int, int]]:
         heap = [
             (each.sent[0].time_ms, each.sent[0].order, index, 0)
             for index, each in enumerate(self.connections)
         ]
         heapify(heap)
+        return heap
+
+    def _send_before(self, heap: list[tuple[int, int, int, int]], end_ms: int) -> None:
         times_ms, is_at_most = self.times_ms, self.is_at_most
         ways = [self._way(each) for each in self.connections]
-        while heap and heap[0][0] < until_ms:
+        while heap and heap[0][0] < end_ms:
             time_ms, order, index, place = heap[0]
             connection = self.connections[index]
             if times_ms is not None and place < len(connection.sent):

@@ -86,6 +86,13 @@ class Meter:
         second = time_ms // 1_000
         self.mutes[second] = max(throttle_ms, self.mutes.get(second, 0))
 
+    def forget_counts(self) -> None:
+        """Count from now on; the ring stays."""
+        self.requests = self.throttled_requests = self.delay_ms = self.longest_ms = self.served = (
+            self.added
+        ) = 0
+        self.mutes.clear()
+
     def copy(self) -> Meter:
         """A meter that continues from here by itself."""
         current, *samples = self.ring.state

@@ -13,7 +13,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from heapq import merge
 from itertools import takewhile
 from operator import itemgetter
@@ -87,15 +87,37 @@ class Closed:
 
 
 class _Both(NamedTuple):
-    """The requests of a bucket under both quotas, in the same order; those of the period begin at `start`."""
+    """The requests of a bucket under both quotas, in the same order.
+
+    The loop begins at the place `start`, and counts from `counted` on.
+    """
 
     was: Sequence[Judged]
     tried: Sequence[Judged]
     start: int
+    counted: int
 
     def inside(self) -> Iterator[tuple[Judged, Judged]]:
-        """The requests of the period."""
+        """The requests of the loop."""
         return zip(self.was[self.start :], self.tried[self.start :], strict=True)
+
+
+class _Times(NamedTuple):
+    """When the loop begins, from when on it counts, and when it ends; epoch ms."""
+
+    begins_ms: int
+    from_ms: int
+    until_ms: int
+
+    @property
+    def has_settling(self) -> bool:
+        """Whether the loop begins before it counts."""
+        return self.begins_ms < self.from_ms
+
+    @property
+    def counts_from_ms(self) -> int:
+        """The time from which it counts; 0 if that is the beginning."""
+        return self.from_ms if self.has_settling else 0
 
 
 _Charged = tuple[tuple[int, int, int, int], Key, Judged, Judged]
@@ -109,6 +131,8 @@ def closed_loop(
     ring: RateConfig,
     from_ms: int,
     until_ms: int,
+    *,
+    settle_ms: int = 0,
 ) -> dict[Key, Closed]:
     """Replay the connections of the changed buckets of one broker.
 
@@ -119,6 +143,7 @@ def closed_loop(
         ring: the broker's sample ring.
         from_ms: start of the period, epoch ms; what came before only fills the rings.
         until_ms: its end, epoch ms, exclusive.
+        settle_ms: time before the period that runs under the tried quotas too, but is not counted, ms.
 
     Returns:
         The buckets that can change, all of `tried`.
@@ -127,16 +152,17 @@ def closed_loop(
     if not affected:
         return {}
     numbers = {key: number for number, key in enumerate(affected)}
-    both = _recorded(was, tried, affected, from_ms)
+    times = _Times(from_ms - settle_ms, from_ms, until_ms)
+    both = _recorded(was, tried, affected, times)
     sent, clients = _sent(both, numbers)
     connections = connections_of(sent, clients, until_ms)
     has_thread_time = any(key[0] is QuotaType.REQUEST for key in affected)
     runs = [
         run
         for is_at_most in ((False, True) if has_thread_time else (False,))
-        for run in _runs(connections, both, ring, until_ms, is_at_most=is_at_most)
+        for run in _runs(connections, both, ring, times, is_at_most=is_at_most)
     ]
-    nearby = [*_nearby(connections, both, ring, until_ms)]
+    nearby = [*_nearby(connections, both, ring, times)]
     censored = _censored(both, sent)
     return {
         key: _closed(
@@ -154,22 +180,23 @@ def _runs(
     connections: Sequence[Connection],
     both: Mapping[Key, _Both],
     ring: RateConfig,
-    until_ms: int,
+    times: _Times,
     *,
     is_at_most: bool,
 ) -> Iterator[list[Meter]]:
     """The meters of each bucket after a run for each reading, the usual one first."""
-    is_paced, plain = False, None if is_at_most else _plain(connections, both, ring)
+    is_paced = False
+    plain = None if is_at_most or times.has_settling else _plain(connections, both, ring)
     for reading in Reading:
         if reading is Reading.PACED and is_paced:
             continue
         if plain is None:
             meters = [_meter(key, of_key, ring, is_at_most=is_at_most) for key, of_key in both.items()]
             loop = ClosedLoop(connections, meters, reading, is_at_most, None)
-            loop.run(until_ms)
+            loop.run(times.until_ms, times.counts_from_ms)
             has_added = loop.has_added
         else:
-            meter, has_added = plain.run(reading, until_ms)
+            meter, has_added = plain.run(reading, times.until_ms)
             meters = [meter]
         if reading is Reading.USUAL:
             # Without clocks, and if nobody continued beyond the record, `PACED` would take the same steps.
@@ -178,26 +205,16 @@ def _runs(
 
 
 def _nearby(
-    connections: Sequence[Connection], both: Mapping[Key, _Both], ring: RateConfig, until_ms: int
+    connections: Sequence[Connection], both: Mapping[Key, _Both], ring: RateConfig, times: _Times
 ) -> Iterator[list[Meter]]:
     """The meters after runs under limits that differ by `_NOISE`; none if all connections wait for throttles."""
     if all(each.does_wait for each in connections):
         return
     for factor in (1 - _NOISE, 1 + _NOISE):
         meters = [_meter(key, of_key, ring, is_at_most=False) for key, of_key in both.items()]
-        others = [replace(each, sent=[_scaled(one, factor) for one in each.sent]) for each in connections]
-        ClosedLoop(others, meters, times_ms=None).run(until_ms)
+        others = [each.under(factor) for each in connections]
+        ClosedLoop(others, meters, times_ms=None).run(times.until_ms, times.counts_from_ms)
         yield meters
-
-
-def _scaled(sent: Sent, factor: float) -> Sent:
-    """A request under limits that are so many times as high."""
-    return sent._replace(
-        charges=tuple(
-            charge if charge.limit_per_s is None else charge._replace(limit_per_s=factor * charge.limit_per_s)
-            for charge in sent.charges
-        )
-    )
 
 
 def _plain(
@@ -237,7 +254,7 @@ def _recorded(
     was: Mapping[Key, Sequence[Judged]],
     tried: Mapping[Key, Sequence[Judged]],
     affected: Sequence[Key],
-    from_ms: int,
+    times: _Times,
 ) -> dict[Key, _Both]:
     """The requests of the affected buckets with both verdicts, in the broker's order."""
     verdicts: dict[QuotaType, dict[tuple[Point, tuple[str, str]], Judged]] = {}
@@ -253,8 +270,11 @@ def _recorded(
                     for each in of_other
                 }
             before = [verdicts[key[0]][each.point, each.client] for each in of_bucket]
-        start = bisect_left(of_bucket, from_ms, key=lambda each: each.point.record_time_ms)
-        found[key] = _Both(before, of_bucket, start)
+        start, counted = (
+            bisect_left(of_bucket, time_ms, key=lambda each: each.point.record_time_ms)
+            for time_ms in (times.begins_ms, times.from_ms)
+        )
+        found[key] = _Both(before, of_bucket, start, counted)
     return found
 
 
@@ -360,8 +380,8 @@ def _closed(
 ) -> Closed:
     """The figures of the first run, with bounds over all; a bucket that does not change needs no margin."""
     meter = runs[0]
-    amount = sum([each[0][4] for each in both.tried[both.start :]])
-    delay_ms = sum([each[3] for each in both.was[both.start :]])
+    amount = sum([each[0][4] for each in both.tried[both.counted :]])
+    delay_ms = sum([each[3] for each in both.was[both.counted :]])
     delays, served = [each.delay_ms for each in runs], [each.served for each in runs]
     low, high = min(delays), max(delays)
     if meter.delay_ms != delay_ms:

@@ -97,6 +97,8 @@ class Period(NamedTuple):
 
     from_ms: int
     to_ms: int
+    settle_ms: int = 0
+    """Time before it that the closed loop runs under the other quotas too, without counting, ms."""
 
 
 class JudgedGroup(NamedTuple):
@@ -124,7 +126,7 @@ def judged_group(
     """
     loops = _Loops(rows, *governors, *rings, tried_ring)
     was, tried = loops.was, loops.tried
-    closed = loops.closed(*period)
+    closed = loops.closed(period)
     flips = {} if tried_ring is None else loops.flips(period.from_ms)
     inferred = {
         each.point: each.limit_per_s for of_bucket in was.values() for each in of_bucket if each.is_inferred
@@ -192,14 +194,15 @@ class _Loops:
     def _has_other_ring(self, key: Key) -> bool:
         return self._tried_ring != self._ring and key[0] not in self._rings
 
-    def closed(self, from_ms: int, to_ms: int) -> dict[Key, Closed]:
+    def closed(self, period: Period) -> dict[Key, Closed]:
         """The buckets that change in the closed loop; controller mutations have none."""
         was, tried = (
             {key: of_bucket for key, of_bucket in side.items() if key[0] is not QuotaType.CONTROLLER_MUTATION}
             for side in (self.was, self.tried)
         )
         changed = reached(was, tried, self._changed & tried.keys(), self._tried_ring)
-        return closed_loop(was, tried, changed, self._tried_ring, from_ms, to_ms)
+        times = period.from_ms, period.to_ms
+        return closed_loop(was, tried, changed, self._tried_ring, *times, settle_ms=period.settle_ms)
 
     def flips(self, from_ms: int) -> dict[Key, Flips]:
         """The flips of the changed buckets from a time (epoch ms) on.

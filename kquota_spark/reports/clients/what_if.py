@@ -137,6 +137,7 @@ def what_if(
     wanted: Mapping[Key, Sequence[tuple[int, int]]] | None = None,
     most_requests: int | None = None,
     brokers: TriedBrokers | None = None,
+    settle_ms: int = 0,
     progress: Callable[[int], None] = lambda _: None,
 ) -> WhatIf:
     """Judge a period of the tables' usage under the past quotas and under others.
@@ -153,6 +154,7 @@ def what_if(
         most_requests: maximum number of requests to judge, None for no limit. The smallest groups of clients that share
             buckets come first; the buckets of the others are `left_out`.
         brokers: those under the other quotas, for which flips are counted; None for the recorded ones.
+        settle_ms: time before the period that the closed loop runs under the other quotas too, without counting, ms.
         progress: takes the number of requests that are about to be judged.
 
     Raises:
@@ -164,7 +166,8 @@ def what_if(
     if wanted is not None:
         linked = with_buckets(linked, wanted)
     progress(sum(one.requests for one in linked))
-    judged = judged_groups(settings, (before, after), linked, Period(from_ms, to_ms), most_requests, brokers)
+    period = Period(from_ms, to_ms, settle_ms)
+    judged = judged_groups(settings, (before, after), linked, period, most_requests, brokers)
     figures: dict[Key, Figures] = {}
     left_out: set[Key] = set()
     for place, of_group in judged.items():

@@ -174,3 +174,18 @@ def test_only_buckets_that_a_connection_links_to_a_changed_one_are_replayed() ->
 def test_bounds_add_up_and_an_open_one_stays_open() -> None:
     assert Bound(1, 2) + Bound(10, 20) == Bound(11, 22)
     assert Bound(1, None) + Bound(10, 20) == Bound(11, None)
+
+
+def test_what_is_sent_before_the_period_settles_under_the_tried_quotas_and_does_not_count() -> None:
+    client = saturated()
+    points = simulated(200_000, client)
+    one, other = ({KEY: requests_of(points, limit)} for limit in (200_000, 100_000))
+    whole, first = (
+        closed_loop(one, other, {KEY}, RING, 0, until_ms)[KEY] for until_ms in (RUN_MS, RUN_MS // 2)
+    )
+    late = closed_loop(one, other, {KEY}, RING, RUN_MS // 2, RUN_MS, settle_ms=RUN_MS // 2)[KEY]
+    assert (late.requests, late.served) == (whole.requests - first.requests, whole.served - first.served)
+    assert late.throttled_ms == whole.throttled_ms - first.throttled_ms > 0
+    # Without it the window still holds what came under 200,000 B/s: fewer throttles, each longer.
+    unsettled = closed_loop(one, other, {KEY}, RING, RUN_MS // 2, RUN_MS)[KEY]
+    assert (late.throttled_requests, unsettled.throttled_requests) == (25, 12)
