@@ -6,32 +6,24 @@ A predicts the delay under B, and the broker's own delay under B is the truth. 2
 
 from __future__ import annotations
 
-import argparse
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from kquota_spark.embedded.cluster import embedded_cluster
-from kquota_spark.embedded.settings import BrokerSettings
 from kquota_spark.formats.text.person_units import person_bytes, person_ms, person_rate
 from tests.closed_loop_pairs.plan import PAIRS, drawn_pairs
 from tests.closed_loop_pairs.prediction import Outcome, outcomes
-from tests.closed_loop_pairs.run import prepare, run_pairs
+from tests.closed_loop_pairs.run import prepared_cluster, run_pairs, seeded_options
 from tests.support.chance import Chance
 
 _AT_ONCE = 4
-_NEVER_ROLLED = 1 << 30
 _LINE = "{:>2}  {:<12}  {:>5}  {:<5}  {:>8} {:>8}  {:>8} {:>8} {:>8}  {:<21}  {:>8}  {:<7} {:<6}  {:>7} {:>7}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the pairs, and print the table."""
-    options = argparse.ArgumentParser(prog="python -m tests.closed_loop_pairs", description=__doc__)
-    options.add_argument(
-        "--seed", type=int, default=1, metavar="N", help="the only source of chance (default 1)"
-    )
-    options.add_argument("--pairs", type=int, default=PAIRS, metavar="N", help=f"default: {PAIRS}")
+    options = seeded_options("python -m tests.closed_loop_pairs", __doc__, "pairs", PAIRS)
     options.add_argument("--keep", type=Path, metavar="FILE", help="write the broker's request log here")
     options.add_argument("--log", type=Path, metavar="FILE", help="compare a kept log, without a broker")
     chosen = options.parse_args(arguments)
@@ -39,10 +31,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if chosen.log is not None:
         _print(outcomes(chosen.log, pairs))
         return 0
-    settings = BrokerSettings(kraft=True, request_log_bytes=_NEVER_ROLLED)
     with tempfile.TemporaryDirectory(prefix="kquota-pairs-") as directory:
-        with embedded_cluster(Path(directory), settings=settings) as cluster:
-            prepare(cluster)
+        with prepared_cluster(Path(directory)) as cluster:
             for place in range(0, len(pairs), _AT_ONCE):
                 run_pairs(cluster, pairs[place : place + _AT_ONCE])
                 print(f"{min(place + _AT_ONCE, len(pairs))} of {len(pairs)} pairs run", file=sys.stderr)

@@ -6,7 +6,6 @@ becomes tables, and `kquota impact` compares its prediction with what the broker
 
 from __future__ import annotations
 
-import argparse
 import sys
 import tempfile
 import threading
@@ -21,8 +20,7 @@ from deltalake import write_deltalake
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.embedded.admin import alter_quota
-from kquota_spark.embedded.cluster import Cluster, embedded_cluster
-from kquota_spark.embedded.settings import BrokerSettings
+from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.formats.text.person_units import person_ms, person_rate
 from kquota_spark.model.govern.govern import RuleGovernor
 from kquota_spark.model.measure.sampled_rate import RateConfig
@@ -37,36 +35,35 @@ from kquota_spark.schema.tables import DECISIONS, USAGE
 from kquota_spark.store.rows import arrow_rows
 from kquota_spark.store.rules_tables import RulesTables
 from tests.closed_loop_pairs.plan import Behaviour, Pair, drawn_pair
-from tests.closed_loop_pairs.run import Sender, prepare
+from tests.closed_loop_pairs.run import Sender, prepared_cluster, seeded_options
 from tests.support.chance import Chance
 from tests.support.tables.table_rows import write_table
 
 EDITS, SECONDS = 12, 60
 """Edits, and the length of the time before and after each (s)."""
 _SETTLES_S = 1.0
-_NEVER_ROLLED = 1 << 30
 _LINE = "{:>2}  {:<5}  {:>5}  {:>9} -> {:>9}  {:>8}  {:>9}  {:<23}  {:>8}  {:>7}  {:<6}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the clients and the edits, and print the table."""
-    options = argparse.ArgumentParser(prog="python -m tests.closed_loop_pairs.edits", description=__doc__)
-    options.add_argument(
-        "--seed", type=int, default=1, metavar="N", help="the only source of chance (default 1)"
-    )
-    options.add_argument("--edits", type=int, default=EDITS, metavar="N", help=f"default: {EDITS}")
+    options = seeded_options("python -m tests.closed_loop_pairs.edits", __doc__, "edits", EDITS)
     options.add_argument("--seconds", type=int, default=SECONDS, metavar="S", help=f"default: {SECONDS}")
+    options.add_argument("--keep", type=Path, metavar="DIR", help="write the tables here, for kquota impact")
+    options.add_argument("--tables", type=Path, metavar="DIR", help="compare kept tables, without a broker")
     chosen = options.parse_args(arguments)
     chance = Chance(chosen.seed)
     kinds = islice(cycle(product((1, 10), (True, False))), chosen.edits)
     pairs = [drawn_pair(chance, number, Behaviour.OBEYING, *kind) for number, kind in enumerate(kinds, 1)]
-    settings = BrokerSettings(kraft=True, request_log_bytes=_NEVER_ROLLED)
+    if chosen.tables is not None:
+        _print(pairs, _impacts(chosen.tables))
+        return 0
     with tempfile.TemporaryDirectory(prefix="kquota-edits-") as directory:
-        with embedded_cluster(Path(directory), settings=settings) as cluster:
-            prepare(cluster)
+        with prepared_cluster(Path(directory)) as cluster:
             changes = _run(cluster, pairs, chosen.seconds)
-        found = _impacts(cluster.brokers[0].request_log, changes, Path(directory) / "tables")
-    _print(pairs, found)
+        tables = chosen.keep or Path(directory) / "tables"
+        _write_tables(cluster.brokers[0].request_log, changes, tables)
+        _print(pairs, _impacts(tables))
     return 0
 
 
@@ -97,8 +94,8 @@ def _altered(cluster: Cluster, pair: Pair, before: int | None, after: int) -> Qu
     return QuotaChange(entity, QuotaKey.PRODUCER_BYTE_RATE, float(after), previous, at_ms, at_ms)
 
 
-def _impacts(log: Path, changes: Sequence[QuotaChange], root: Path) -> list[Impact]:
-    """The impact of each edit, from tables that the job would have written of the log."""
+def _write_tables(log: Path, changes: Sequence[QuotaChange], root: Path) -> None:
+    """Write the tables that the job would have written of the log."""
     RulesTables(str(root), "edits", source="admin", apply_lag_ms=0).write_file(changes, now_ms())
     found = replay_files([(1, log)], RuleGovernor(RuleBook(rule_periods(changes))), RateConfig())
     for table, rows in (
@@ -107,6 +104,10 @@ def _impacts(log: Path, changes: Sequence[QuotaChange], root: Path) -> list[Impa
     ):
         write_table(root, table.name)
         write_deltalake(str(root / table.name), arrow_rows(table, rows), mode="append")
+
+
+def _impacts(root: Path) -> list[Impact]:
+    """The impact of each edit."""
     impacts = Impacts(Settings(cluster_id="edits", tables=str(root)))
     of_edits = [impacts.of(edit) for edit in impacts.edits if edit.before is not None]
     return [each for each in of_edits if each is not None]

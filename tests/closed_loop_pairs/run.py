@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import argparse
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 from kquota_spark.embedded.admin import alter_quota, create_topics
-from kquota_spark.embedded.cluster import Cluster
+from kquota_spark.embedded.cluster import Cluster, embedded_cluster
+from kquota_spark.embedded.settings import BrokerSettings
 from tests.closed_loop_pairs.plan import SECONDS, Behaviour, Pair
 from tests.closed_loop_pairs.produces import Producer
 
 TOPIC = "pairs"
+_NEVER_ROLLED = 1 << 30
+"""Size (bytes) that no request log of a run reaches."""
 _IN_FLIGHT = 5
 _SETTLES_S = 1.0
 """Between the edit of a quota and the load; a KRaft broker acts on an edit within some ms."""
@@ -21,9 +26,31 @@ _SPREAD_S = 0.02
 """Between the first requests of two connections."""
 
 
-def prepare(cluster: Cluster) -> None:
-    """Create the topic; its segments are small, so that the disk does not fill."""
-    create_topics(cluster, {TOPIC: 1}, config={"retention.bytes": "10000000", "segment.bytes": "10000000"})
+def seeded_options(prog: str, description: str | None, of_what: str, most: int) -> argparse.ArgumentParser:
+    """A parser with the options that the programs share: the seed, and how many of something to run.
+
+    Args:
+        prog: the command.
+        description: of the command.
+        of_what: what is counted; it names the option.
+        most: its default.
+    """
+    options = argparse.ArgumentParser(prog=prog, description=description)
+    options.add_argument(
+        "--seed", type=int, default=1, metavar="N", help="the only source of chance (default 1)"
+    )
+    options.add_argument(f"--{of_what}", type=int, default=most, metavar="N", help=f"default: {most}")
+    return options
+
+
+@contextmanager
+def prepared_cluster(directory: Path) -> Iterator[Cluster]:
+    """A broker with the topic; its segments are small, so that the disk does not fill."""
+    settings = BrokerSettings(kraft=True, request_log_bytes=_NEVER_ROLLED)
+    with embedded_cluster(directory, settings=settings) as cluster:
+        limits = {"retention.bytes": "10000000", "segment.bytes": "10000000"}
+        create_topics(cluster, {TOPIC: 1}, config=limits)
+        yield cluster
 
 
 def run_pairs(cluster: Cluster, pairs: Sequence[Pair]) -> None:

@@ -30,20 +30,17 @@ the period, it continues with the second half of its requests at the same paces.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, IntEnum
 from heapq import heapify, heappop, heapreplace
 from typing import NamedTuple
 
-from kquota_spark.model.loops.open_loop import SURELY_BELOW
+from kquota_spark.model.loops.clocks import Clock, Ticks
+from kquota_spark.model.loops.meters import Meter
 from kquota_spark.model.measure.combining import fetch_max_bytes
-from kquota_spark.model.measure.sampled_rate import SampleRing
-from kquota_spark.model.measure.throttle_time import bounded_throttle_time_ms, throttle_time_ms
-from kquota_spark.model.replay.request_replay import US_PER_PERCENT
 
 _MOST_ADDED = 4
 """Maximum number of requests that a connection adds, for each recorded one."""
-_SURELY_BELOW_PER_MS = 1_000 * SURELY_BELOW
 _RETRY_MS = 1
 """Own pace (ms) of a fetch that is sent again after a throttle, where no such fetch was recorded."""
 
@@ -102,86 +99,37 @@ class Sent(NamedTuple):
     kind: Kind = Kind.PLAIN
 
 
-class Clock(NamedTuple):
-    """A client that sends by the clock, also during a throttle: its usual gap, and the gap after a throttle (ms)."""
-
-    gap_ms: int
-    after_throttle_ms: int
-
-
 @dataclass(frozen=True, slots=True)
 class Connection:
     """The recorded requests of one connection in order, and whether a throttle delays the next one.
 
     `clock` is None if the record does not show that the client sends by the clock. `continues` is true if it was active
-    at the end of the period.
+    at the end of the period. `pace_ms` is its usual own pace, that of its last request too.
     """
 
     sent: Sequence[Sent]
     does_wait: bool = True
     clock: Clock | None = None
     continues: bool = False
+    pace_ms: int = 0
 
     def recorded(self, place: int) -> int:
         """The place of the recorded request that is sent at a place beyond the record: of the second half."""
         count = len(self.sent)
         return place if place < count else count // 2 + (place - count) % (count - count // 2)
 
+    def under(self, factor: float) -> Connection:
+        """The same connection under tried limits that are so many times as high."""
+        return replace(self, sent=[_under(sent, factor) for sent in self.sent])
 
-@dataclass(slots=True)
-class Meter:
-    """The ring of one bucket, and the sums of what it charged.
 
-    Args:
-        ring: with what was charged before the period.
-        cap_ms: longest throttle, ms; None for bandwidth, which has none. With a cap the amounts are thread time.
-    """
-
-    ring: SampleRing
-    cap_ms: int | None = None
-    requests: int = 0
-    throttled_requests: int = 0
-    delay_ms: int = 0
-    longest_ms: int = 0
-    served: int = 0
-    added: int = 0
-    """The part of it that was not recorded: from connections that continue."""
-    mutes: dict[int, int] = field(default_factory=dict)
-    """The longest throttle (ms) that began in a second, by the epoch second."""
-
-    def measure(self, amount: int, time_ms: int, limit_per_s: float | None) -> int:
-        """Record an amount, and return the throttle (ms) that the broker computes then; nothing is counted."""
-        ring = self.ring
-        window_ms = ring.record(amount, time_ms)
-        if limit_per_s is None:
-            return 0
-        if self.cap_ms is None:
-            if ring.total * _SURELY_BELOW_PER_MS < limit_per_s * window_ms:
-                return 0
-            return max(throttle_time_ms(ring.total, window_ms, limit_per_s), 0)
-        return max(
-            bounded_throttle_time_ms(ring.total / US_PER_PERCENT, window_ms, limit_per_s, self.cap_ms), 0
+def _under(sent: Sent, factor: float) -> Sent:
+    return sent._replace(
+        charges=tuple(
+            charge if charge.limit_per_s is None else charge._replace(limit_per_s=factor * charge.limit_per_s)
+            for charge in sent.charges
         )
-
-    def count(self, throttle_ms: int, time_ms: int, served: int, *, is_added: bool) -> None:
-        """Count a request, and its throttle if it has one.
-
-        Args:
-            throttle_ms: its throttle, ms; 0 for none.
-            time_ms: when it is sent, epoch ms.
-            served: bytes, or microseconds of threads.
-            is_added: whether it was not recorded.
-        """
-        self.requests += 1
-        self.served += served
-        if is_added:
-            self.added += served
-        if throttle_ms > 0:
-            self.throttled_requests += 1
-            self.delay_ms += throttle_ms
-            self.longest_ms = max(self.longest_ms, throttle_ms)
-            second = time_ms // 1_000
-            self.mutes[second] = max(throttle_ms, self.mutes.get(second, 0))
+    )
 
 
 @dataclass(slots=True)
@@ -203,19 +151,37 @@ class ClosedLoop:
     is_at_most: bool = False
     times_ms: dict[int, int] | None = field(default_factory=dict)
     has_added: bool = False
-    _until_ms: int = 0
+    until_ms: int = 0
+    """End of the period, epoch ms."""
+    _ticks: dict[int, Ticks] = field(default_factory=dict)
 
-    def run(self, until_ms: int) -> None:
-        """Send all requests that can be sent before `until_ms` (epoch ms); the others are deferred."""
-        self._until_ms = until_ms
+    def run(self, until_ms: int, counts_from_ms: int = 0) -> None:
+        """Send all requests that can be sent before `until_ms` (epoch ms); the others are deferred.
+
+        Args:
+            until_ms: end of the period, epoch ms, exclusive.
+            counts_from_ms: the meters count what is sent from this time on, epoch ms.
+        """
+        self.until_ms, before_ms = until_ms, min(counts_from_ms, until_ms)
+        heap = self._begin()
+        if counts_from_ms:
+            self._send_before(heap, before_ms)
+            for meter in self.meters:
+                meter.forget_counts()
+        self._send_before(heap, until_ms)
+
+    def _begin(self) -> list[tuple[int, int, int, int]]:
         heap = [
             (each.sent[0].time_ms, each.sent[0].order, index, 0)
             for index, each in enumerate(self.connections)
         ]
         heapify(heap)
+        return heap
+
+    def _send_before(self, heap: list[tuple[int, int, int, int]], end_ms: int) -> None:
         times_ms, is_at_most = self.times_ms, self.is_at_most
         ways = [self._way(each) for each in self.connections]
-        while heap and heap[0][0] < until_ms:
+        while heap and heap[0][0] < end_ms:
             time_ms, order, index, place = heap[0]
             connection = self.connections[index]
             if times_ms is not None and place < len(connection.sent):
@@ -226,30 +192,49 @@ class ClosedLoop:
                 throttle_ms = self._charge(sent, time_ms, is_added=False)
                 was_ms = sent[3] if is_at_most else sent[2]
                 own_ms = after[0] - sent[0] - was_ms
-                if reading is Reading.PACED or (reading is Reading.EAGER and throttle_ms == was_ms):
+                if reading is Reading.PACED:
                     pace_ms = own_ms + throttle_ms
                     time_ms += pace_ms if pace_ms > 0 else 0
-                elif reading is Reading.EAGER:
-                    time_ms += max(own_ms, throttle_ms)
                 elif reading is Reading.CATCHES_UP:
                     time_ms = max(after[0], time_ms + throttle_ms + (own_ms if own_ms < 0 else 0))
                 else:
                     time_ms = self._next_ms(connection, sent, after[0], time_ms, throttle_ms)
                 heapreplace(heap, (time_ms, after[1], index, place + 1))
                 continue
-            following = self._send(connection, place, time_ms)
-            if following is None:
-                heappop(heap)
-            else:
-                place, time_ms = following
-                order = connection.sent[connection.recorded(place)].order
-                heapreplace(heap, (time_ms, order, index, place))
+            self.follow(heap)
+
+    def follow(self, heap: list[tuple[int, int, int, int]]) -> None:
+        """Send the first request of a heap, and put the next one of its connection there.
+
+        Args:
+            heap: time (epoch ms), order, connection and place of the next request of each connection.
+        """
+        time_ms, _, index, place = heap[0]
+        connection = self.connections[index]
+        following = self._send(connection, place, time_ms)
+        if following is None:
+            heappop(heap)
+            return
+        place, time_ms = following
+        heapreplace(heap, (time_ms, connection.sent[connection.recorded(place)].order, index, place))
+
+    def ticks_of(self, connection: Connection) -> Ticks:
+        """What a connection may have ready when a throttle ends."""
+        found = self._ticks.get(id(connection))
+        if found is None:
+            clock = connection.clock if self.reading is Reading.USUAL else None
+            found = self._ticks[id(connection)] = Ticks(clock)
+        return found
+
+    def reading_of(self, connection: Connection) -> Reading:
+        """How a connection takes a throttle: as `PACED` too if its record does not show anything else."""
+        is_usual = self.reading is Reading.USUAL and connection.clock is None
+        return Reading.PACED if is_usual else self.reading
 
     def _way(self, connection: Connection) -> tuple[int, Reading]:
         """How many requests of a connection are plain and followed by another, and how it takes a throttle."""
         is_plain = connection.does_wait and all(sent[5] is Kind.PLAIN for sent in connection.sent)
-        is_usual = self.reading is Reading.USUAL and connection.clock is None
-        return len(connection.sent) - 1 if is_plain else 0, Reading.PACED if is_usual else self.reading
+        return len(connection.sent) - 1 if is_plain else 0, self.reading_of(connection)
 
     def _send(self, connection: Connection, place: int, time_ms: int) -> tuple[int, int] | None:
         """Send one request; return the place of the next one of its connection, and its time.
@@ -314,37 +299,41 @@ class ClosedLoop:
         continues = connection.continues and connection.does_wait and self.reading in _CONTINUING
         if is_added and not (continues and following < (1 + _MOST_ADDED) * count):
             return None
-        sent = connection.sent[connection.recorded(place)]
-        next_ms = (
-            self._until_ms if following == count else connection.sent[connection.recorded(following)].time_ms
-        )
-        if next_ms <= sent.time_ms and is_added:
-            next_ms = self._until_ms
+        own, after = connection.recorded(place), connection.recorded(following)
+        sent, next_ms = connection.sent[own], connection.sent[after].time_ms
+        if is_added and after <= own:  # after the last recorded request, and after the period
+            recorded_ms = sent.at_most_ms if self.is_at_most else sent.throttle_ms
+            next_ms = max(self.until_ms, sent.time_ms + recorded_ms + connection.pace_ms)
         if not connection.does_wait:
             return following, max(next_ms, time_ms)
-        found_ms = self._next_ms(connection, sent, next_ms, time_ms, throttle_ms)
+        is_again = place >= count
+        found_ms = self._next_ms(connection, sent, next_ms, time_ms, throttle_ms, is_again=is_again)
         return following, max(found_ms, time_ms + is_added)
 
     def _next_ms(
-        self, connection: Connection, sent: Sent, next_ms: int, time_ms: int, throttle_ms: int
+        self,
+        connection: Connection,
+        sent: Sent,
+        next_ms: int,
+        time_ms: int,
+        throttle_ms: int,
+        *,
+        is_again: bool = False,
     ) -> int:
         """The new time of a request that was recorded at `next_ms`, after one that is sent at `time_ms`."""
         recorded_ms = sent.at_most_ms if self.is_at_most else sent.throttle_ms
         own_ms = next_ms - sent.time_ms - recorded_ms
-        reading = self.reading
-        if reading is Reading.PACED or (connection.clock is None and reading is Reading.USUAL):
-            new_ms = own_ms + throttle_ms
-        elif reading is Reading.CATCHES_UP:
+        reading = self.reading_of(connection)
+        if reading is Reading.CATCHES_UP:
             return max(next_ms, time_ms + throttle_ms + min(own_ms, 0))
-        elif throttle_ms == recorded_ms:
-            new_ms = own_ms + recorded_ms
-        elif reading is Reading.EAGER or connection.clock is None:
-            new_ms = max(own_ms, throttle_ms)
-        elif recorded_ms > 0:
-            new_ms = max(own_ms + throttle_ms, min(own_ms + recorded_ms, connection.clock.gap_ms))
-        else:
-            new_ms = max(own_ms, min(connection.clock.after_throttle_ms, own_ms) + throttle_ms)
-        return time_ms + new_ms if new_ms > 0 else time_ms
+        if reading is Reading.PACED:
+            return time_ms + max(own_ms + throttle_ms, 0)
+        return time_ms + max(
+            self.ticks_of(connection).gap_ms(
+                own_ms, recorded_ms, throttle_ms, is_moved=is_again or time_ms != sent.time_ms
+            ),
+            0,
+        )
 
 
 def _fetched(sent: Sent) -> int:

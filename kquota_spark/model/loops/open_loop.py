@@ -78,7 +78,13 @@ def judged(
         found = [(each.throttle_ms, each.throttle_ms, False, False) for each in verdicts]
         found = found if is_recorded else _of_mutations(points, governing, ring)
     else:
-        throttles = bandwidth_throttles(points, [each[0] for each in governing], ring)
+        limits = [each[0] for each in governing]
+        throttles = bandwidth_throttles(points, limits, ring)
+        if quota_type is QuotaType.PRODUCE:  # no throttle is inferred: half the time
+            return [
+                _new_judged(Judged, (entry[0], entry[1], limit, ms, ms, False, False))
+                for entry, limit, ms in zip(entries, limits, throttles, strict=True)
+            ]
         found = [
             _inferred(point)
             if point[6] in THROTTLED_FETCHES  # quick, and false for most

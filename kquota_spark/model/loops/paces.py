@@ -12,11 +12,14 @@ A client without throttles in the record shows neither. It is taken for one that
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
+from operator import itemgetter
 from statistics import median_low
 
-from kquota_spark.model.loops.closed_loop import Clock, Sent
+from kquota_spark.model.loops.clocks import Clock
+from kquota_spark.model.loops.closed_loop import Connection, Sent
 
 SHORTEST_THROTTLE_MS = 200
 """Shortest throttle (ms) that counts: shorter ones leave no time to see what a client does."""
@@ -28,6 +31,8 @@ SATURATED_PACE_MS, SATURATED_SHARE, LEAST_GAPS = 5, 0.9, 5
 """A connection is saturated if its own pace is below 5 ms in 90 % of its gaps, and it has 5 gaps or more."""
 
 
+_THROTTLE_MS = itemgetter(2)
+"""The recorded throttle of a `Sent`; quicker than its name."""
 LEAST_OF_KIND = 3
 """Fewest gaps with throttles, and without, that show whether a client sends by the clock."""
 
@@ -56,10 +61,21 @@ def clock_of(connections: Iterable[Sequence[Sent]]) -> Clock | None:
     return Clock(usual_ms, after_ms) if after_ms < usual_ms / 2 else None
 
 
+def own_paces(sent: Sequence[Sent]) -> list[int]:
+    """The own pace (ms) of each gap of a connection: the gap without the throttle before it, at least 0."""
+    return [max(after[0] - before[0] - before[2], 0) for before, after in pairwise(sent)]
+
+
 def was_active(sent: Sequence[Sent], until_ms: int) -> bool:
-    """Whether a connection was silent before the end of the period for no longer than it was at times before."""
-    longest_ms = max((after.time_ms - before.time_ms for before, after in pairwise(sent)), default=0)
-    return len(sent) > LEAST_GAPS and until_ms - sent[-1].time_ms <= longest_ms
+    """Whether a connection was silent before the end of the period for no longer than it was at times before.
+
+    A throttle that still ran explains the silence too.
+    """
+    if len(sent) <= LEAST_GAPS:
+        return False
+    silent_ms = until_ms - sent[-1].time_ms
+    longest_ms = max(after[0] - before[0] for before, after in pairwise(sent))
+    return silent_ms <= max(longest_ms, sent[-1].throttle_ms + max(own_paces(sent)))
 
 
 def is_saturated(sent: Sequence[Sent]) -> bool:
@@ -103,3 +119,33 @@ def _begins_in(begins_ms: Sequence[int], sent: Sent) -> bool:
 
 def _are_signs(signs: int, throttles: int) -> bool:
     return signs >= LEAST_SIGNS and signs >= LEAST_SHARE * throttles
+
+
+def connections_of(
+    sent: Mapping[int, Sequence[Sent]], clients: Mapping[int, tuple[str, str]], until_ms: int
+) -> list[Connection]:
+    """The connections with what the record shows of them, and of the clients that they belong to.
+
+    Args:
+        sent: the requests by connection, in order.
+        clients: user and client id of each connection.
+        until_ms: end of the period, epoch ms.
+    """
+    own: dict[tuple[str, str], list[Sequence[Sent]]] = defaultdict(list)
+    for name, client in clients.items():
+        own[client].append(sent[name])
+    # Without a throttle nothing shows what a client does with one.
+    throttled = {name for name, of_one in sent.items() if any(map(_THROTTLE_MS, of_one))}
+    hit = {clients[name]: own[clients[name]] for name in throttled}
+    reconnecting = {client for client, connections in hit.items() if does_reconnect(connections)}
+    clocks = {client: clock_of(connections) for client, connections in hit.items()}
+    return [
+        Connection(
+            of_one,
+            does_wait=clients[name] not in reconnecting and not (name in throttled and is_unmuted(of_one)),
+            clock=clocks.get(clients[name]),
+            continues=was_active(of_one, until_ms),
+            pace_ms=median_low(own_paces(of_one) or (0,)),
+        )
+        for name, of_one in sent.items()
+    ]

@@ -15,12 +15,15 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import merge
+from itertools import takewhile
 from operator import itemgetter
 from typing import NamedTuple
 
-from kquota_spark.model.loops.closed_loop import Charge, ClosedLoop, Connection, Kind, Meter, Reading, Sent
+from kquota_spark.model.loops.closed_loop import Charge, ClosedLoop, Connection, Kind, Reading, Sent
+from kquota_spark.model.loops.meters import Meter
 from kquota_spark.model.loops.open_loop import THROTTLED_FETCHES, Judged
-from kquota_spark.model.loops.paces import clock_of, does_reconnect, is_saturated, is_unmuted, was_active
+from kquota_spark.model.loops.paces import connections_of, is_saturated
+from kquota_spark.model.loops.plain_loop import PlainLoop, lanes_of
 from kquota_spark.model.measure.muted_seconds import Span, joined, muted_until
 from kquota_spark.model.measure.points import Point
 from kquota_spark.model.measure.sampled_rate import RateConfig, SampleRing
@@ -29,6 +32,8 @@ from kquota_spark.model.quotas.resolve import Bucket
 
 Key = tuple[QuotaType, Bucket]
 """One bucket of the broker."""
+_NOISE = 0.01
+"""How far the rates of two such runs differ. It counts for clients that do not wait: their delays add up."""
 _MARGIN = 0.05
 """How far two runs of the same clients under the same limit differ, beside a throttle more or less at the end."""
 
@@ -82,15 +87,37 @@ class Closed:
 
 
 class _Both(NamedTuple):
-    """The requests of a bucket under both quotas, in the same order; those of the period begin at `start`."""
+    """The requests of a bucket under both quotas, in the same order.
+
+    The loop begins at the place `start`, and counts from `counted` on.
+    """
 
     was: Sequence[Judged]
     tried: Sequence[Judged]
     start: int
+    counted: int
 
     def inside(self) -> Iterator[tuple[Judged, Judged]]:
-        """The requests of the period."""
+        """The requests of the loop."""
         return zip(self.was[self.start :], self.tried[self.start :], strict=True)
+
+
+class _Times(NamedTuple):
+    """When the loop begins, from when on it counts, and when it ends; epoch ms."""
+
+    begins_ms: int
+    from_ms: int
+    until_ms: int
+
+    @property
+    def has_settling(self) -> bool:
+        """Whether the loop begins before it counts."""
+        return self.begins_ms < self.from_ms
+
+    @property
+    def counts_from_ms(self) -> int:
+        """The time from which it counts; 0 if that is the beginning."""
+        return self.from_ms if self.has_settling else 0
 
 
 _Charged = tuple[tuple[int, int, int, int], Key, Judged, Judged]
@@ -104,6 +131,8 @@ def closed_loop(
     ring: RateConfig,
     from_ms: int,
     until_ms: int,
+    *,
+    settle_ms: int = 0,
 ) -> dict[Key, Closed]:
     """Replay the connections of the changed buckets of one broker.
 
@@ -114,6 +143,7 @@ def closed_loop(
         ring: the broker's sample ring.
         from_ms: start of the period, epoch ms; what came before only fills the rings.
         until_ms: its end, epoch ms, exclusive.
+        settle_ms: time before the period that runs under the tried quotas too, but is not counted, ms.
 
     Returns:
         The buckets that can change, all of `tried`.
@@ -122,18 +152,26 @@ def closed_loop(
     if not affected:
         return {}
     numbers = {key: number for number, key in enumerate(affected)}
-    both = _recorded(was, tried, affected, from_ms)
+    times = _Times(from_ms - settle_ms, from_ms, until_ms)
+    both = _recorded(was, tried, affected, times)
     sent, clients = _sent(both, numbers)
-    connections = _connections(sent, clients, until_ms)
+    connections = connections_of(sent, clients, until_ms)
     has_thread_time = any(key[0] is QuotaType.REQUEST for key in affected)
     runs = [
         run
         for is_at_most in ((False, True) if has_thread_time else (False,))
-        for run in _runs(connections, both, ring, until_ms, is_at_most=is_at_most)
+        for run in _runs(connections, both, ring, times, is_at_most=is_at_most)
     ]
+    nearby = [*_nearby(connections, both, ring, times)]
     censored = _censored(both, sent)
     return {
-        key: _closed([run[number] for run in runs], both[key], until_ms, is_censored=key in censored)
+        key: _closed(
+            [run[number] for run in runs],
+            [run[number] for run in nearby],
+            both[key],
+            until_ms,
+            is_censored=key in censored,
+        )
         for key, number in numbers.items()
     }
 
@@ -142,22 +180,54 @@ def _runs(
     connections: Sequence[Connection],
     both: Mapping[Key, _Both],
     ring: RateConfig,
-    until_ms: int,
+    times: _Times,
     *,
     is_at_most: bool,
 ) -> Iterator[list[Meter]]:
     """The meters of each bucket after a run for each reading, the usual one first."""
     is_paced = False
+    plain = None if is_at_most or times.has_settling else _plain(connections, both, ring)
     for reading in Reading:
         if reading is Reading.PACED and is_paced:
             continue
-        meters = [_meter(key, of_key, ring, is_at_most=is_at_most) for key, of_key in both.items()]
-        loop = ClosedLoop(connections, meters, reading, is_at_most, None)
-        loop.run(until_ms)
+        if plain is None:
+            meters = [_meter(key, of_key, ring, is_at_most=is_at_most) for key, of_key in both.items()]
+            loop = ClosedLoop(connections, meters, reading, is_at_most, None)
+            loop.run(times.until_ms, times.counts_from_ms)
+            has_added = loop.has_added
+        else:
+            meter, has_added = plain.run(reading, times.until_ms)
+            meters = [meter]
         if reading is Reading.USUAL:
             # Without clocks, and if nobody continued beyond the record, `PACED` would take the same steps.
-            is_paced = not loop.has_added and all(each.clock is None for each in connections)
+            is_paced = not has_added and all(each.clock is None for each in connections)
         yield meters
+
+
+def _nearby(
+    connections: Sequence[Connection], both: Mapping[Key, _Both], ring: RateConfig, times: _Times
+) -> Iterator[list[Meter]]:
+    """The meters after runs under limits that differ by `_NOISE`; none if all connections wait for throttles."""
+    if all(each.does_wait for each in connections):
+        return
+    for factor in (1 - _NOISE, 1 + _NOISE):
+        meters = [_meter(key, of_key, ring, is_at_most=False) for key, of_key in both.items()]
+        others = [each.under(factor) for each in connections]
+        ClosedLoop(others, meters, times_ms=None).run(times.until_ms, times.counts_from_ms)
+        yield meters
+
+
+def _plain(
+    connections: Sequence[Connection], both: Mapping[Key, _Both], ring: RateConfig
+) -> PlainLoop | None:
+    """The faster loop of a single bucket of bytes, if it has plain requests only."""
+    [(key, of_key), *others] = both.items()
+    lanes = None if others or key[0] is QuotaType.REQUEST else lanes_of(connections)
+    if lanes is None:
+        return None
+    same = takewhile(lambda pair: pair[0].throttle_ms == pair[1].throttle_ms, of_key.inside())
+    meter = _meter(key, of_key, ring, is_at_most=False)
+    return PlainLoop(connections, lanes, meter, sum(1 for _ in same))
 
 
 def _affected(tried: Mapping[Key, Sequence[Judged]], changed: set[Key]) -> list[Key]:
@@ -184,7 +254,7 @@ def _recorded(
     was: Mapping[Key, Sequence[Judged]],
     tried: Mapping[Key, Sequence[Judged]],
     affected: Sequence[Key],
-    from_ms: int,
+    times: _Times,
 ) -> dict[Key, _Both]:
     """The requests of the affected buckets with both verdicts, in the broker's order."""
     verdicts: dict[QuotaType, dict[tuple[Point, tuple[str, str]], Judged]] = {}
@@ -200,8 +270,11 @@ def _recorded(
                     for each in of_other
                 }
             before = [verdicts[key[0]][each.point, each.client] for each in of_bucket]
-        start = bisect_left(of_bucket, from_ms, key=lambda each: each.point.record_time_ms)
-        found[key] = _Both(before, of_bucket, start)
+        start, counted = (
+            bisect_left(of_bucket, time_ms, key=lambda each: each.point.record_time_ms)
+            for time_ms in (times.begins_ms, times.from_ms)
+        )
+        found[key] = _Both(before, of_bucket, start, counted)
     return found
 
 
@@ -227,7 +300,7 @@ def _sent(
         if following is None or following[0] != place:  # nearly all requests charge one bucket
             kind = Kind.PLAIN if key[0] is not QuotaType.FETCH else _kind([(place, key, was, tried)])
             charge = _charge(key, was, tried, numbers)
-            one = Sent(place[0], order, was.throttle_ms, was.at_most_ms, (charge,), kind)
+            one = _new(Sent, (place[0], order, was[3], was[4], (charge,), kind))
         else:
             of_request = [(place, key, was, tried)]
             while following is not None and following[0] == place:
@@ -255,33 +328,16 @@ def _of_bucket(key: Key, both: _Both) -> Iterator[_Charged]:
         yield tried.point[:4], key, was, tried
 
 
-def _connections(
-    sent: Mapping[int, Sequence[Sent]], clients: Mapping[int, tuple[str, str]], until_ms: int
-) -> list[Connection]:
-    """The connections with what the record shows of them, and of the clients that they belong to."""
-    own: dict[tuple[str, str], list[Sequence[Sent]]] = defaultdict(list)
-    for name, client in clients.items():
-        own[client].append(sent[name])
-    reconnecting = {client for client, connections in own.items() if does_reconnect(connections)}
-    clocks = {client: clock_of(connections) for client, connections in own.items()}
-    return [
-        Connection(
-            of_one,
-            does_wait=clients[name] not in reconnecting and not is_unmuted(of_one),
-            clock=clocks[clients[name]],
-            continues=was_active(of_one, until_ms),
-        )
-        for name, of_one in sent.items()
-    ]
-
-
 def _charge(key: Key, was: Judged, tried: Judged, numbers: Mapping[Key, int]) -> Charge:
-    point, limit = tried.point, tried.limit_per_s
-    inferred_ms = was.throttle_ms if was.is_inferred and was.limit_per_s == limit else None
-    return Charge(
-        numbers[key], point.amount, point.amount + point.network_time_us, limit, key[0] is QuotaType.FETCH,
-        inferred_ms,
-    )  # fmt: skip
+    point, limit = tried[0], tried[2]
+    inferred_ms = was[3] if was[6] and was[2] == limit else None
+    amount = point[4]
+    return _new(
+        Charge, (numbers[key], amount, amount + point[7], limit, key[0] is QuotaType.FETCH, inferred_ms)
+    )
+
+
+_new = tuple.__new__  # three times as fast as the constructor, as in `replay`
 
 
 def _kind(of_request: Sequence[_Charged]) -> Kind:
@@ -303,30 +359,34 @@ def _meter(key: Key, both: _Both, ring: RateConfig, *, is_at_most: bool) -> Mete
 
 def _censored(both: Mapping[Key, _Both], sent: Mapping[int, Sequence[Sent]]) -> set[Key]:
     """The buckets in which a saturated connection that was throttled gets a higher limit, or none any more."""
-    saturated = {name for name, of_one in sent.items() if is_saturated(of_one)}
-    return {
-        key
-        for key, of_key in both.items()
-        if saturated
-        and any(
-            was.throttle_ms > 0
-            and tried.point.connection_hash in saturated
-            and was.limit_per_s is not None
-            and (tried.limit_per_s is None or tried.limit_per_s > was.limit_per_s)
+    saturated: dict[int, bool] = {}
+    found = set()
+    for key, of_key in both.items():
+        raised = {
+            tried.point.connection_hash
             for was, tried in of_key.inside()
-        )
-    }
+            if was[3] > 0 and was[2] is not None and (tried[2] is None or tried[2] > was[2])
+        }
+        for name in raised:
+            if name not in saturated:
+                saturated[name] = is_saturated(sent[name])
+            if saturated[name]:
+                found.add(key)
+    return found
 
 
-def _closed(runs: Sequence[Meter], both: _Both, until_ms: int, *, is_censored: bool) -> Closed:
+def _closed(
+    runs: Sequence[Meter], nearby: Sequence[Meter], both: _Both, until_ms: int, *, is_censored: bool
+) -> Closed:
     """The figures of the first run, with bounds over all; a bucket that does not change needs no margin."""
-    meter, amount, delay_ms = runs[0], 0, 0
-    for was, tried in both.inside():
-        amount += tried.point.amount
-        delay_ms += was.throttle_ms
+    meter = runs[0]
+    amount = sum([each[0][4] for each in both.tried[both.counted :]])
+    delay_ms = sum([each[3] for each in both.was[both.counted :]])
     delays, served = [each.delay_ms for each in runs], [each.served for each in runs]
     low, high = min(delays), max(delays)
     if meter.delay_ms != delay_ms:
+        delays += [each.delay_ms for each in nearby]
+        low, high = min(delays), max(delays)
         longest_ms = max(each.longest_ms for each in runs)
         low = max(round(low * (1 - _MARGIN)) - longest_ms, 0)
         high = round(high * (1 + _MARGIN)) + longest_ms

@@ -178,6 +178,11 @@ class SampleRing(_Samples[int]):
         return [values[self.current :] + values[: self.current] for values in lists]
 
     @property
+    def steady(self) -> tuple[int, int, int]:
+        """What holds until the next `turn`: its time, the start of the oldest sample (epoch ms), and `total`."""
+        return min(self._opens_at_ms, self._purge_at_ms), self._oldest_start_ms, self.total
+
+    @property
     def last_ms(self) -> int | None:
         """Time of the last event (epoch ms); None before the first."""
         return self._last_ms[self.current] if self._last_ms else None
@@ -222,17 +227,15 @@ class SampleRing(_Samples[int]):
         """
         totals, windows_ms = [], []
         padded_ms, size_ms = self._padded_ms, self._window_ms
-        turns_at_ms = min(self._opens_at_ms, self._purge_at_ms)
-        oldest_ms, total = self._oldest_start_ms, self.total
+        turns_at_ms, oldest_ms, total = self.steady
         added, last_ms = 0, None
         for amount, time_ms in zip(amounts, times_ms, strict=True):
             if time_ms >= turns_at_ms:
                 if last_ms is not None:
-                    self._add(added, last_ms)
+                    self.add(added, last_ms)
                     added = 0
                 self._turn(time_ms)
-                turns_at_ms = min(self._opens_at_ms, self._purge_at_ms)
-                oldest_ms, total = self._oldest_start_ms, self.total
+                turns_at_ms, oldest_ms, total = self.steady
             added += amount
             total += amount
             last_ms = time_ms
@@ -243,13 +246,19 @@ class SampleRing(_Samples[int]):
             totals.append(total)
             windows_ms.append(elapsed_ms or 1)
         if last_ms is not None:
-            self._add(added, last_ms)
+            self.add(added, last_ms)
         return totals, windows_ms
 
-    def _add(self, amount: int, last_ms: int) -> None:
+    def add(self, amount: int, last_ms: int) -> None:
+        """Record what came since the last `turn`, with the last event at `last_ms` (epoch ms); nothing is measured."""
         self._values[self.current] += amount
         self._last_ms[self.current] = last_ms
         self.total += amount
+
+    def turn(self, time_ms: int) -> tuple[int, int, int]:
+        """Prepare the ring for an event at a time that `steady` does not reach; the new `steady`."""
+        self._turn(time_ms)
+        return self.steady
 
     def _turn(self, time_ms: int) -> None:
         """Prepare the ring for an event: open the next sample if it is time, and purge those that are too old."""

@@ -2,8 +2,8 @@
 
 Both loops need all requests of these clients, so the replay takes one group of one broker at a time.
 
-The other quotas may come with another sample ring. This has the open loop only: it compares the verdicts on each
-request, and so the requests must keep their times.
+The other quotas may come with another sample ring. Then the verdicts on each request are compared too, at the recorded
+times.
 """
 
 from __future__ import annotations
@@ -66,10 +66,10 @@ class Figures(NamedTuple):
     Attributes:
         before: under the past quotas; None if they do not make the bucket.
         after: under the other quotas, in the open loop.
-        closed: under the other quotas, in the closed loop; None for controller mutations and without that loop.
+        closed: under the other quotas, in the closed loop; None for controller mutations.
         fitting: bytes that the tried limit lets through while they arrive; None if it is not bandwidth.
         amount: recorded bytes, or microseconds of threads.
-        flips: the requests with another verdict; counted only without the closed loop.
+        flips: the requests with another verdict; counted only for another sample ring.
     """
 
     before: Side | None = None
@@ -97,6 +97,8 @@ class Period(NamedTuple):
 
     from_ms: int
     to_ms: int
+    settle_ms: int = 0
+    """Time before it that the closed loop runs under the other quotas too, without counting, ms."""
 
 
 class JudgedGroup(NamedTuple):
@@ -120,11 +122,11 @@ def judged_group(
         governors: the past quotas and the others.
         rings: the broker's ring, and that of controller mutations.
         period: what is counted.
-        tried_ring: the broker's ring under the other quotas, in the open loop only. None for both loops, with its ring.
+        tried_ring: the broker's ring under the other quotas, with which flips are counted; None for its own ring.
     """
     loops = _Loops(rows, *governors, *rings, tried_ring)
     was, tried = loops.was, loops.tried
-    closed = loops.closed(*period) if tried_ring is None else None
+    closed = loops.closed(period)
     flips = {} if tried_ring is None else loops.flips(period.from_ms)
     inferred = {
         each.point: each.limit_per_s for of_bucket in was.values() for each in of_bucket if each.is_inferred
@@ -192,14 +194,15 @@ class _Loops:
     def _has_other_ring(self, key: Key) -> bool:
         return self._tried_ring != self._ring and key[0] not in self._rings
 
-    def closed(self, from_ms: int, to_ms: int) -> dict[Key, Closed]:
+    def closed(self, period: Period) -> dict[Key, Closed]:
         """The buckets that change in the closed loop; controller mutations have none."""
         was, tried = (
             {key: of_bucket for key, of_bucket in side.items() if key[0] is not QuotaType.CONTROLLER_MUTATION}
             for side in (self.was, self.tried)
         )
-        changed = reached(was, tried, self._changed & tried.keys(), self._ring)
-        return closed_loop(was, tried, changed, self._ring, from_ms, to_ms)
+        changed = reached(was, tried, self._changed & tried.keys(), self._tried_ring)
+        times = period.from_ms, period.to_ms
+        return closed_loop(was, tried, changed, self._tried_ring, *times, settle_ms=period.settle_ms)
 
     def flips(self, from_ms: int) -> dict[Key, Flips]:
         """The flips of the changed buckets from a time (epoch ms) on.
@@ -271,12 +274,12 @@ def _after(
     inside: Sequence[Judged],
     before: Side | None,
     side: Side,
-    closed: Mapping[Key, Closed] | None,
+    closed: Mapping[Key, Closed],
     fitting: float,
 ) -> Figures:
     amount = sum(each.point.amount for each in inside)
     of_key = None
-    if closed is not None and key[0] is not QuotaType.CONTROLLER_MUTATION:
+    if key[0] is not QuotaType.CONTROLLER_MUTATION:
         of_key = closed.get(key) or _unchanged(side, amount)
     return Figures(before, side, of_key, fitting if key[0] in BANDWIDTH else None, amount)
 

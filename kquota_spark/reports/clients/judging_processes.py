@@ -55,7 +55,7 @@ def judged_groups(
         linked: the groups.
         period: what is counted.
         most_requests: maximum number of requests of all groups, None for no limit; the smallest groups come first.
-        brokers: those under the other quotas, in the open loop only; None for both loops, with the recorded ones.
+        brokers: those under the other quotas, for which flips are counted; None for the recorded ones.
 
     Raises:
         UserError: the table cannot be read, or a process ended early.

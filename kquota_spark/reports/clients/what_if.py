@@ -4,8 +4,7 @@ Two answers, from the same requests:
 
 * Open loop: the requests keep their times. Under lower limits throttled clients would have sent later, so the total
   delay is too high. Under higher limits they would have sent more, so it is too low.
-* Closed loop: a throttle moves the later requests of its connection (`model.loops.closed_loop`). It is left out for
-  other brokers: their verdict on each request is compared, and so the requests keep their times.
+* Closed loop: a throttle moves the later requests of its connection (`model.loops.closed_loop`).
 
 A throttled fetch came back empty, so its verdict under another limit is unknown in the open loop, and counted as such.
 
@@ -73,7 +72,7 @@ class Difference:
     fits_percent: float | None = None
     """Percent of the recorded bytes that the tried limit lets through while they arrive; None without requests."""
     closed: Closed | None = None
-    """The bucket in the closed loop; None for controller mutations, for other brokers, and without such a bucket."""
+    """The bucket in the closed loop; None for controller mutations, and without such a bucket."""
     amount: int = 0
     """Recorded bytes, or microseconds of threads, in the period."""
     flips: Flips = field(default_factory=Flips)
@@ -138,6 +137,7 @@ def what_if(
     wanted: Mapping[Key, Sequence[tuple[int, int]]] | None = None,
     most_requests: int | None = None,
     brokers: TriedBrokers | None = None,
+    settle_ms: int = 0,
     progress: Callable[[int], None] = lambda _: None,
 ) -> WhatIf:
     """Judge a period of the tables' usage under the past quotas and under others.
@@ -153,7 +153,8 @@ def what_if(
             for all buckets, in the whole period.
         most_requests: maximum number of requests to judge, None for no limit. The smallest groups of clients that share
             buckets come first; the buckets of the others are `left_out`.
-        brokers: those under the other quotas, in the open loop only; None for both loops, with the recorded ones.
+        brokers: those under the other quotas, for which flips are counted; None for the recorded ones.
+        settle_ms: time before the period that the closed loop runs under the other quotas too, without counting, ms.
         progress: takes the number of requests that are about to be judged.
 
     Raises:
@@ -165,7 +166,8 @@ def what_if(
     if wanted is not None:
         linked = with_buckets(linked, wanted)
     progress(sum(one.requests for one in linked))
-    judged = judged_groups(settings, (before, after), linked, Period(from_ms, to_ms), most_requests, brokers)
+    period = Period(from_ms, to_ms, settle_ms)
+    judged = judged_groups(settings, (before, after), linked, period, most_requests, brokers)
     figures: dict[Key, Figures] = {}
     left_out: set[Key] = set()
     for place, of_group in judged.items():

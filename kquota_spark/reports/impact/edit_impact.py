@@ -3,7 +3,8 @@
 The prediction is that of `kquota whatif`: the recorded requests of the 24 h before the edit, under the new value, in
 the closed loop with its bounds. It is compared with the brokers' own total delay of the same buckets, over the same
 length of time after the edit. The first 12 s after it are left out, because the windows still hold requests from before
-it. Both times are shorter if the tables are, or if the same quota was edited again.
+it. So the prediction leaves out the first 12 s under the new value too. Both times are shorter if the tables are, or if
+the same quota was edited again.
 """
 
 from __future__ import annotations
@@ -188,7 +189,7 @@ class Impacts:
         recorded = make_governor(settings, history.book, history.leaders)
         tried = make_governor(settings, with_edit(history.book, edit), history.leaders)
         wanted = _wanted(settings, edit.entity, (recorded, tried), (from_ms, edit.at_ms))
-        found = what_if(settings, recorded, tried, from_ms, edit.at_ms, wanted=wanted)
+        found = what_if(settings, recorded, tried, from_ms, edit.at_ms, wanted=wanted, settle_ms=SETTLE_MS)
         changed = [each for each in found.differences if _is_concerned(each)]
         delays = [_delays(each) for each in changed]
         highs = [high for _, _, high in delays]

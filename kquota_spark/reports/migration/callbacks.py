@@ -14,6 +14,7 @@ from kquota_spark.model.quotas.quota_callback import LeaderBook
 from kquota_spark.model.quotas.rules import RuleBook
 from kquota_spark.reports.clients.judged_groups import Flips, Side
 from kquota_spark.reports.clients.what_if import Difference, what_if
+from kquota_spark.reports.review.affected import waiting
 from kquota_spark.reports.review.review import Affected, Replayed
 from kquota_spark.store.reading import Tables
 
@@ -74,6 +75,7 @@ def _affected(each: Difference) -> Affected:
         each.flips.only_before,
         each.flips.only_after,
         closed=None,
+        beside=waiting(each.closed),
     )
     return Affected(
         each.quota_type.value,

@@ -3,8 +3,8 @@
 A group has all buckets that its clients use before or after. So a delay that moves from one bucket to another is
 counted once.
 
-A review of two files decides by the closed loop. For other brokers the requests keep their times (open loop), so that
-their verdict on each request can be compared.
+A review of two files decides by the closed loop. For other brokers the open loop decides, because there the verdicts on
+each request can be compared. The closed loop is beside it.
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ def _replayed_groups(
         for key in group.was | group.now
         if key[0] in BANDWIDTH
     }
-    nothing = Replayed(closed=Waiting() if compared.brokers is None else None)
+    nothing = Replayed() if compared.brokers is None else Replayed(closed=None, beside=Waiting())
     found: dict[int, Replayed | None] = dict.fromkeys(numbers.values(), nothing)
     hours = _hot_hours_of_groups(settings, compared, numbers, seen, period)
     left, wanted = MOST_REQUESTS, dict[_Key, list[tuple[int, int]]]()
@@ -317,11 +317,13 @@ def _sum(so_far: Replayed, each: Difference) -> Replayed:
         unknown=so_far.unknown + (0 if after is None else after.unknown),
         only_before=so_far.only_before + each.flips.only_before,
         only_after=so_far.only_after + each.flips.only_after,
-        closed=so_far.closed and so_far.closed.plus(_waiting(each.closed)),
+        closed=so_far.closed and so_far.closed.plus(waiting(each.closed)),
+        beside=so_far.beside and so_far.beside.plus(waiting(each.closed)),
     )
 
 
-def _waiting(closed: Closed | None) -> Waiting:
+def waiting(closed: Closed | None) -> Waiting:
+    """The figures of a bucket in the closed loop; nothing without such a bucket."""
     if closed is None:
         return Waiting()
     return Waiting(

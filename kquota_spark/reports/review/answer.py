@@ -19,7 +19,7 @@ _CLOSED = {
     "deferred_bytes": "deferred",
     "is_censored": "is_censored",
 }
-"""Columns of a group in the closed loop, which decides; those without the ending are of the open loop."""
+"""Columns of a group in the closed loop, which decides a review; those without the ending are of the open loop."""
 
 
 def answer_of(found: Review | None, code: int, wording: Wording = REVIEW) -> dict[str, Any]:
@@ -83,10 +83,9 @@ def _group(one: Affected, wording: Wording) -> Iterator[tuple[str, Any]]:
     if wording.is_open_loop:
         yield "requests_throttled_only_before", None if replay is None else replay.only_before
         yield "requests_throttled_only_after", None if replay is None else replay.only_after
-    else:
-        closed = None if replay is None else replay.closed
-        for name, key in _CLOSED.items():
-            yield name, None if closed is None else getattr(closed, key)
+    closed = None if replay is None else replay.closed or replay.beside
+    for name, key in _CLOSED.items():
+        yield name, None if closed is None else getattr(closed, key)
     yield "is_delay_after_at_most", None if replay is None else replay.is_at_most
     yield "why_not_replayed", one.why or None
 

@@ -149,7 +149,7 @@ class _Comment:
     def _affected(self) -> Iterator[str]:
         heads = ["clients", "type", "limit", "throttled requests"]
         if self._wording.is_open_loop:
-            title, more = "Differences by effect", ["other verdict", "total delay"]
+            title, more = "Differences by effect", ["other verdict", "total delay", "if clients wait"]
         else:
             title, more = "Clients with another limit", ["total delay", "bound", "deferred", "open loop"]
         yield from self._table(title, [*heads, *more, "used"], self._review.affected, self._group, 2)
@@ -169,7 +169,7 @@ class _Comment:
             limits.append("shared anew")
         replay = one.replay
         if self._wording.is_open_loop:
-            figures = ["?", "?", "?"] if replay is None else _open_figures(replay)
+            figures = ["?", "?", "?", ""] if replay is None else _open_figures(replay)
         else:
             figures = ["?", "?", "", "", "?"] if replay is None else _figures(replay)
         return [
@@ -237,20 +237,33 @@ def _open_figures(replay: Replayed) -> list[str]:
         _pair(replay.throttled_before, replay.throttled_after, lambda count: f"{count:,}", most),
         f"{replay.only_before + replay.only_after:,}",
         _pair(replay.delay_before_ms, replay.delay_after_ms, person_ms, most),
+        "" if replay.beside is None else _waiting_text(replay.beside),
     ]
+
+
+def _waiting_text(beside: Waiting) -> str:
+    """The total delay in the closed loop, with its bound."""
+    bound = _bound_text(beside)
+    return person_ms(beside.delay_ms) + (f" ({bound})" if bound else "")
+
+
+def _bound_text(closed: Waiting) -> str:
+    """The bound of the total delay; empty if nothing is left open."""
+    low, high = closed.low_ms, closed.high_ms
+    if low == high:
+        return ""
+    return f"{person_ms(low)} or more" if high is None else f"{person_ms(low)} to {person_ms(high)}"
 
 
 def _figures(replay: Replayed) -> list[str]:
     """Throttled requests and total delay in the closed loop, its bound, the deferred bytes, and the open loop."""
     closed = replay.closed or Waiting()
     least = "≥ " if closed.is_censored else ""
-    low, high = closed.low_ms, closed.high_ms
-    bound = f"{person_ms(low)} or more" if high is None else f"{person_ms(low)} to {person_ms(high)}"
     after = f"{'≤ ' if replay.is_at_most else ''}{person_ms(replay.delay_after_ms)}"
     return [
         _pair(replay.throttled_before, closed.throttled_requests, lambda count: f"{count:,}", least),
         _pair(replay.delay_before_ms, closed.delay_ms, person_ms, least),
-        "" if low == high else bound,
+        _bound_text(closed),
         person_bytes(closed.deferred) if closed.deferred else "",
         after,
     ]

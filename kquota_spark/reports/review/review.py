@@ -67,7 +67,9 @@ class Replayed:
     is_at_most: bool = False
     """Whether the delay after is an upper bound: throttled clients would have sent later."""
     closed: Waiting | None = field(default_factory=Waiting)
-    """After the change, in the closed loop, which decides. None without it: the open loop decides then."""
+    """After the change, in the closed loop, which decides. None if the open loop decides."""
+    beside: Waiting | None = None
+    """The closed loop beside an open loop that decides."""
 
     @property
     def more_ms(self) -> int:

@@ -23,7 +23,7 @@ class Wording:
     """How a sentence about clients without a difference ends."""
     note: str
     is_open_loop: bool = False
-    """Whether requests keep their times: the table then counts those with another verdict, instead of a closed loop."""
+    """Whether requests keep their times: the table then counts those with another verdict, beside the closed loop."""
 
 
 REVIEW = Wording(
@@ -47,6 +47,7 @@ MIGRATION = Wording(
     "Rules that differ",
     "gets another limit, bucket or verdict",
     f"Limits hold per broker. {_DELAY} before and after. Real clients send later if they are throttled, so a delay "
-    "that grows is an upper bound (≤). A request has another verdict if only one side throttles it.",
+    "that grows is an upper bound (≤). If clients wait for their throttles and keep their own pace, the delay after is "
+    "that of the last but one column, with its bound. A request has another verdict if only one side throttles it.",
     is_open_loop=True,
 )

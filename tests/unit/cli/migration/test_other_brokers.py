@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -129,6 +130,28 @@ def test_other_windows_give_the_throttles_of_their_arithmetic(tmp_path: Path) ->
     assert (alice["delay_ms_before"], alice["delay_ms_after"]) == (2_000, 4_000)
     assert (alice["throttled_requests_before"], alice["throttled_requests_after"]) == (1, 1)
     assert answer["after"]["rings"] == ["3.8+/5x2000ms"]
+
+
+def test_the_delay_of_clients_that_wait_is_beside_that_of_the_recorded_times(tmp_path: Path) -> None:
+    # 5 windows of 1 s instead of 11, under 150,000 B/s. Before, alice waits 12 s - 10 s and sends again 1 s later:
+    # 14 s - 10 s. After, 12 s - 4 s. At the recorded 3 s the second request would wait 14 s - 4 s. A client that waits
+    # sends it at 9 s, when the window has forgotten the first one, and after the end of the traffic.
+    settings = write_reviewed_tables(tmp_path)
+    shutil.rmtree(tmp_path / "tables" / "usage")
+    write_table(tmp_path / "tables", "usage", sent("alice", 1_800_000), sent("alice", 300_000, at_s=3))
+    side = quota_file(tmp_path, "quotas.yaml", BASE)
+    words = ("--before", str(side), "--to-window-num", "5")
+    _, answer = checked(settings, *words)
+    [alice] = answer["affected"]
+    assert (alice["delay_ms_before"], alice["delay_ms_after"]) == (6_000, 18_000)
+    assert (alice["throttled_requests_after_closed"], alice["delay_ms_after_closed"]) == (1, 8_000)
+    assert (alice["delay_ms_after_closed_low"], alice["delay_ms_after_closed_high"]) == (0, 16_400)
+    assert alice["deferred_bytes"] == 300_000
+    _, out, _ = run("migration", "--config", str(settings), *words)
+    assert (
+        " | 6.00\u00a0s → ≤\u00a018.0\u00a0s | 8.00\u00a0s\u00a0(0\u00a0ms\u00a0to\u00a016.4\u00a0s) | "
+        in out
+    )
 
 
 def test_an_upgrade_to_3_0_ends_the_static_defaults(tmp_path: Path) -> None:

@@ -20,7 +20,8 @@ from kquota_spark.model.attribution.counterfactuals import (
     with_own_times,
     without_requests,
 )
-from kquota_spark.model.loops.closed_loop import Charge, ClosedLoop, Connection, Meter, Reading, Sent
+from kquota_spark.model.loops.closed_loop import Charge, ClosedLoop, Connection, Reading, Sent
+from kquota_spark.model.loops.meters import Meter
 from kquota_spark.model.measure.sampled_rate import RateConfig, SampleRing
 from tests.support.chance import Chance
 

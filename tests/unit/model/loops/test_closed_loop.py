@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from kquota_spark.model.loops.clocks import Clock
 from kquota_spark.model.loops.closed_loop import (
     Charge,
-    Clock,
     ClosedLoop,
     Connection,
     Kind,
-    Meter,
     Reading,
     Sent,
 )
+from kquota_spark.model.loops.meters import Meter
 from kquota_spark.model.measure.sampled_rate import RateConfig, SampleRing
 
 UNTIL_MS = 100_000
@@ -186,6 +186,22 @@ def test_a_connection_that_was_active_goes_on_after_its_record() -> None:
     meter = loop.meters[0]
     assert (meter.requests, meter.served, meter.added, meter.delay_ms) == (15, 12_000 + 14 * 100, 12 * 100, 0)
     assert loop.times_ms == {0: 0, 2_300: 300, 2_400: 400}
+
+
+def test_a_connection_that_goes_on_pauses_as_usual_after_a_throttle_that_ran_past_the_end() -> None:
+    requests = [sent(0, 12_000, 2_000.0, was_ms=2_000), sent(2_100, 100, 2_000.0, was_ms=9_000)]
+    loop = ran(Connection(requests, continues=True, pace_ms=1_000), until_ms=3_000)
+    # At 0 and 100 ms, then after 1,000 ms each: the recorded throttle of 9 s would have ended at 11,100 ms.
+    assert (loop.meters[0].requests, loop.meters[0].added) == (4, 2 * 100)
+
+
+def test_requests_of_the_same_millisecond_do_not_end_what_a_connection_adds() -> None:
+    times = [0, 500, 600, 700, 700, 800]
+    requests = [sent(at_ms, 0, 2_000.0, order=order) for order, at_ms in enumerate(times)]
+    requests[0] = sent(0, 12_000, 2_000.0, was_ms=400, order=0)
+    loop = ran(Connection(requests, continues=True, pace_ms=100), until_ms=900)
+    # At 0, 100, 200, 300, 300 and 400 ms; then the second half again at 500, 501, 601, 701, 702 and 802 ms.
+    assert loop.meters[0].requests == 12
 
 
 def test_the_same_limit_adds_nothing_to_a_connection_that_goes_on() -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from kquota_spark.model.loops.closed_loop import Clock, Sent
-from kquota_spark.model.loops.paces import clock_of, does_reconnect, is_saturated, is_unmuted
+from kquota_spark.model.loops.clocks import Clock
+from kquota_spark.model.loops.closed_loop import Sent
+from kquota_spark.model.loops.paces import clock_of, does_reconnect, is_saturated, is_unmuted, was_active
 
 
 def sent(*times_and_throttles: tuple[int, int]) -> list[Sent]:
@@ -58,3 +59,13 @@ def test_few_or_short_throttles_show_no_clock() -> None:
     short = [(0, 0), (100, 0), (200, 0), (300, 40), (400, 40), (500, 40), (600, 0)]
     assert clock_of([sent(*short)]) is None
     assert clock_of([sent((0, 400), (401, 400), (802, 400), (1_203, 0))]) is None
+
+
+def test_a_connection_was_active_if_its_last_throttle_explains_the_silence() -> None:
+    # Own paces of 100 ms. The last throttle of 2 s and one such pace end at 2,600 ms, and the longest gap is 100 ms.
+    last = [(100 * place, 0) for place in range(5)] + [(500, 2_000)]
+    assert was_active(sent(*last), 2_600)
+    assert not was_active(sent(*last), 2_601)
+    assert was_active(sent(*last[:-1], (500, 0)), 600)
+    assert not was_active(sent(*last[:-1], (500, 0)), 601)
+    assert not was_active(sent(*last[1:]), 600)

@@ -139,6 +139,22 @@ def test_a_reconnecting_client_keeps_its_times() -> None:
     assert found.deferred == 0
 
 
+def test_the_bound_of_a_client_that_does_not_wait_has_its_delay_under_one_percent_more_and_less() -> None:
+    # 130,000 B/s: just above the limit a percent decides much, because delays of a client that does not wait add up.
+    client = Client("a", 13_000, interval_ms=100, behaviour=Behaviour.RECONNECTING)
+    points = simulated(60_000, client)
+    found = predicted(points, 60_000, 125_000)
+    least, usual, most = (
+        [each.throttle_ms for each in requests_of(points, limit)] for limit in (126_250, 125_000, 123_750)
+    )
+    # 5 % and one throttle more at both ends.
+    assert found.delay == Bound(
+        max(round(sum(least) * 0.95) - max(usual), 0), round(sum(most) * 1.05) + max(usual)
+    )
+    assert found.throttled_ms == sum(usual)
+    assert sum(most) > 1.2 * sum(usual)
+
+
 def test_only_buckets_that_a_connection_links_to_a_changed_one_are_replayed() -> None:
     def sent(connection: int) -> list[Point]:
         return [
@@ -158,3 +174,18 @@ def test_only_buckets_that_a_connection_links_to_a_changed_one_are_replayed() ->
 def test_bounds_add_up_and_an_open_one_stays_open() -> None:
     assert Bound(1, 2) + Bound(10, 20) == Bound(11, 22)
     assert Bound(1, None) + Bound(10, 20) == Bound(11, None)
+
+
+def test_what_is_sent_before_the_period_settles_under_the_tried_quotas_and_does_not_count() -> None:
+    client = saturated()
+    points = simulated(200_000, client)
+    one, other = ({KEY: requests_of(points, limit)} for limit in (200_000, 100_000))
+    whole, first = (
+        closed_loop(one, other, {KEY}, RING, 0, until_ms)[KEY] for until_ms in (RUN_MS, RUN_MS // 2)
+    )
+    late = closed_loop(one, other, {KEY}, RING, RUN_MS // 2, RUN_MS, settle_ms=RUN_MS // 2)[KEY]
+    assert (late.requests, late.served) == (whole.requests - first.requests, whole.served - first.served)
+    assert late.throttled_ms == whole.throttled_ms - first.throttled_ms > 0
+    # Without it the window still holds what came under 200,000 B/s: fewer throttles, each longer.
+    unsettled = closed_loop(one, other, {KEY}, RING, RUN_MS // 2, RUN_MS)[KEY]
+    assert (late.throttled_requests, unsettled.throttled_requests) == (25, 12)
