@@ -11,8 +11,8 @@ from kquota_spark.cli.options import (
     TIME_FORMS,
     PeriodOptions,
     add_client_option,
+    bucket_text,
     counted_text,
-    person_bucket,
     rule_text,
 )
 from kquota_spark.cli.question import Asked, Flag, Found, Question, column
@@ -20,6 +20,7 @@ from kquota_spark.cli.read.throttled import of_one_cluster
 from kquota_spark.cli.rightsize.sentences import NEAR_TITLE, days_text, left_out_day, reason_of
 from kquota_spark.cli.text.render import Colour, Row, Shown
 from kquota_spark.config.settings import Settings
+from kquota_spark.enforce.guard_settings import GuardSettings
 from kquota_spark.errors import UserError
 from kquota_spark.formats.text.person_units import iso_time, or_dash, person_percent, rate_text
 from kquota_spark.model.rightsize.demand import WINDOW_MS
@@ -135,7 +136,7 @@ def _recommended(asked: Asked) -> tuple[Settings, int, list[Recommendation]]:
     return settings, to_ms, recommendations(asked.tables, settings.cluster_id, to_ms, guards, since_ms)
 
 
-def _guards(settings: Settings):
+def _guards(settings: Settings) -> GuardSettings | None:
     """The guards of the policy file, which may have bounds; None without such a file."""
     from kquota_spark.enforcement.policies import load_policies
 
@@ -157,6 +158,7 @@ def _row(cluster_id: str, one: Recommendation, to_ms: int) -> dict[str, Any]:
         "quota_type": one.place.quota_type,
         "bucket_user": one.place.user,
         "bucket_client_id": one.place.client_id,
+        "bucket_tags": None,
         "rule": one.rule,
         "worst_broker_id": one.place.broker_id,
         "limit_per_s": one.limit_per_s,
@@ -202,7 +204,7 @@ def _colour(row: Row) -> Colour | None:
 
 
 _SHOWN = (
-    Shown("bucket", lambda row: person_bucket(row["bucket_user"], row["bucket_client_id"], None), is_text=True, keep=16),
+    Shown("bucket", bucket_text, is_text=True, keep=16),
     column("quota_type"),
     column("limit_per_s"),
     Shown("target", _target),

@@ -9,7 +9,7 @@ unusual day does not set a limit. The bounds have the form of those of Kubernete
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from kquota_spark.model.rightsize.demand import (
@@ -27,7 +27,7 @@ LEAST_DAYS, MOST_DAYS = 14, 28
 """Fewest days of history for an answer, and the days that are read at most."""
 WEEK = 7
 HALF_LIFE_WEEKS = 1.0
-TARGET_PERCENT, LOWER_PERCENT, UPPER_PERCENT = 99.0, 50.0, 99.9
+TARGET_PERCENT, LOWER_PERCENT, UPPER_PERCENT = 99.0, 98.5, 99.4
 """Percent of windows with no more demand than the target, the lower and the upper bound."""
 MARGIN_PERCENT = 10.0
 """The target is so much above the quantile, percent: demand varies from week to week."""
@@ -68,7 +68,7 @@ class RightSize(NamedTuple):
     is_at_least: bool
     """Whether throttles hide the quantile: the demand is at least this, and how much more is not in the data."""
     quantile: float
-    """The quantile of demand without margin and growth."""
+    """The quantile of demand without margin."""
     lower: float
     upper: float | None
     """None if throttles hide it."""
@@ -137,7 +137,6 @@ def right_size(
     windows: Sequence[DayWindows],
     days: int,
     *,
-    growth: float = 1.0,
     bounds: Bounds = Bounds(),  # noqa: B008 - a tuple
     margin_percent: float = MARGIN_PERCENT,
 ) -> RightSize | None:
@@ -146,7 +145,6 @@ def right_size(
     Args:
         windows: of one bucket of one broker.
         days: length of the history.
-        growth: factor from the middle of the history to the time that the limit is for, by the forecast.
         bounds: of the limit.
         margin_percent: the target is so much above the quantile.
     """
@@ -161,18 +159,18 @@ def right_size(
     hidden_percent = 100 * _share(found, lambda one: Mass(*one, 0.0).width > _WIDEST_BINS)
     is_at_least = at.width > _WIDEST_BINS or hidden_percent > MOST_HIDDEN_PERCENT
     value = value_at(masses, TARGET_PERCENT) if not at.width or at.width > _WIDEST_BINS else most_of(at.high or at.low)
-    uncapped = value * growth * (1 + margin_percent / 100)
+    uncapped = value * (1 + margin_percent / 100)
     target = bounds.capped(uncapped)
     widened = 1 + 1 / days
     whole = weighted(windows, day_weights(days))
     return RightSize(
         target, uncapped, is_at_least, value,
         least_of(quantile(masses, LOWER_PERCENT).low) / widened,
-        None if is_at_least else _upper(quantile(masses, UPPER_PERCENT), growth * widened),
+        None if is_at_least else _upper(quantile(masses, UPPER_PERCENT), widened),
         hidden_percent,
-        100 * share_above(masses, target / growth),
-        100 * _share(whole, lambda one: least_of(one.low) > target / growth),
-        100 * _share(whole, lambda one: one.high is None or most_of(one.high) > target / growth),
+        100 * share_above(masses, target),
+        100 * _share(whole, lambda one: least_of(one.low) > target),
+        100 * _share(whole, lambda one: one.high is None or most_of(one.high) > target),
         left_out,
     )  # fmt: skip
 
@@ -181,5 +179,5 @@ def _upper(at: Mass, factor: float) -> float | None:
     return None if at.high is None else most_of(at.high) * factor
 
 
-def _share(found, is_meant):
+def _share(found: Mapping[Interval, float], is_meant: Callable[[Interval], bool]) -> float:
     return sum(weight for one, weight in found.items() if is_meant(one)) / sum(found.values())

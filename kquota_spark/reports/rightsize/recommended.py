@@ -16,10 +16,6 @@ from kquota_spark.reports.rightsize.windows import DAY_MS, BucketWindows, Place,
 from kquota_spark.reports.scope.period import Period
 from kquota_spark.store.reading import Tables
 
-_AHEAD_DAYS = 7.0
-"""The limit is for so many days after the history."""
-
-
 class Recommendation(NamedTuple):
     """The right size of a bucket, by its broker with the highest target."""
 
@@ -79,7 +75,6 @@ def _recommendation(found: BucketWindows, to_ms: int, guards: GuardSettings | No
     size = right_size(
         found.windows,
         days,
-        growth=growth_of(trend, lag + _AHEAD_DAYS),
         bounds=_bounds(found.place, guards),
     )
     forecast = (

@@ -2,7 +2,8 @@
 
 A window has ten seconds. It is throttled if a throttle began or still ran in it. The pace of a throttled window is the
 sum over its connections: their bytes, divided by the seconds in which they were not muted. There is none if one of them
-had less than two such seconds. Muted seconds and bytes of connections are in the points of `usage`, and only the points
+had less than two such seconds. In the first window of a throttle nothing had to wait yet, so its pace is the demand. In
+the others it is so too for a client that does not catch up. Muted seconds and bytes of connections are in the points of `usage`, and only the points
 of throttled windows are read.
 """
 
@@ -48,7 +49,10 @@ with held as (
   select {_KEY}, window_no, coalesce(amount, 0) as amount, held.window_no is not null as is_throttled
   from rightsize_served full join held using ({_KEY}, window_no)
 )
-select * from whole where (window_no + 1) * {WINDOW_MS} <= getvariable('rightsize_to_ms')::bigint
+select *, is_throttled and not coalesce(lag(is_throttled) over before and lag(window_no) over before = window_no - 1,
+                                        false) as is_first
+from whole where (window_no + 1) * {WINDOW_MS} <= getvariable('rightsize_to_ms')::bigint
+window before as (partition by {_KEY} order by window_no)
 """  # noqa: S608 - names of ours
 _HEADS = f"""
 select {_KEY}, max_by(limit_per_s, window_no) as limit_per_s, max_by(rule, window_no) as rule,
@@ -101,18 +105,18 @@ select {_KEY}, window_no,
 from each group by all
 """  # noqa: S608 - names of ours
 _RATIOS = f"""
-select {_KEY}, median(pace_per_s / (after.amount * 1000.0 / {WINDOW_MS})) as ratio
-from rightsize_windows as held join rightsize_paces using ({_KEY}, window_no)
-join rightsize_windows as after using ({_KEY})
-where held.is_throttled and not after.is_throttled and after.window_no = held.window_no + 1 and after.amount > 0
-  and pace_per_s is not null
+select {_KEY}, median(second.pace_per_s / first.pace_per_s) as ratio
+from rightsize_windows join rightsize_paces as first using ({_KEY}, window_no)
+join rightsize_paces as second using ({_KEY})
+where is_first and second.window_no = rightsize_windows.window_no + 1 and first.pace_per_s > 0
+  and second.pace_per_s is not null
 group by all
 """  # noqa: S608 - names of ours
 _BIN = f"greatest(0, floor(ln(greatest({{}}, 1)) / ln({BIN_GROWTH}) + 1e-12))::int"
 _LOW, _PACE = _BIN.format(f"amount * 1000.0 / {WINDOW_MS}"), _BIN.format("pace_per_s")
 _CELLS = f"""
 select {_KEY}, (getvariable('rightsize_to_ms')::bigint - 1 - window_no * {WINDOW_MS}) // {DAY_MS} as age,
-       {_LOW} as low, if(pace_per_s is null, null, {_PACE}) as pace, is_throttled, count(*) as windows
+       {_LOW} as low, if(pace_per_s is null, null, {_PACE}) as pace, is_throttled, is_first, count(*) as windows
 from rightsize_windows left join rightsize_paces using ({_KEY}, window_no)
 where amount > 0 or is_throttled
 group by all order by {_KEY}
@@ -174,7 +178,7 @@ def bucket_windows(tables: Tables, cluster_id: str, period: Period) -> Iterator[
         limit, rule, first_ms = heads[key]
         natural = is_natural(ratios.get(key))
         windows = [
-            DayWindows(age, interval_of(low, pace, is_throttled=throttled, is_natural=natural), count)
-            for _, _, _, _, age, low, pace, throttled, count in rows
+            DayWindows(age, interval_of(low, pace, is_throttled=throttled, is_natural=natural or first), count)
+            for _, _, _, _, age, low, pace, throttled, first, count in rows
         ]
         yield BucketWindows(Place(*key), limit, rule, first_ms, windows)
