@@ -16,7 +16,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the tenants, and print the lines of acceptance; 1 if one is not reached."""
     options = argparse.ArgumentParser(prog="python -m tests.right_size", description=__doc__)
     options.add_argument("--tenants", type=int, default=200, metavar="N", help="default: 200")
-    options.add_argument("--seed", type=int, default=1, metavar="N", help="the only source of chance (default 1)")
+    options.add_argument(
+        "--seed", type=int, default=1, metavar="N", help="the only source of chance (default 1)"
+    )
     options.add_argument("--all", action="store_true", help="print each tenant too")
     chosen = options.parse_args(arguments)
     found = []

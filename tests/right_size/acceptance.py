@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kquota_spark.model.rightsize.forecast import Forecast, days_to_near, day_levels, growth_of, trend_of
+from kquota_spark.model.rightsize.forecast import Forecast, day_levels, days_to_near, growth_of, trend_of
 from kquota_spark.model.rightsize.target import TARGET_PERCENT, RightSize, mean_age, right_size
 from tests.right_size.measures import pinball, todays, vpa, windows_of
 from tests.right_size.tenants import (
@@ -45,7 +45,7 @@ class Outcome:
     moved: float
     """How much the odd day moves the target, as share of it."""
     losses: tuple[float, float, float, float]
-    """Pinball loss of the recommender, of VPA as it is shipped, of VPA at the same quantile, and of today's estimate."""
+    """Pinball loss: the recommender, VPA as it is shipped, VPA at the same quantile, and today's estimate."""
     throttled_after: float
     """Share of windows that the target throttles in the held-back week."""
     forecast: Forecast | None
@@ -81,7 +81,9 @@ def _outcomes(tenants: list[Tenant]) -> Iterator[Outcome]:
     demand = np.stack([demand_of(tenant) for tenant in tenants], 1)
     last = demand[_END - _WEEK : _END]
     limits = np.array([_quantile(week) for week in last.T]) * [tenant.limit_ratio for tenant in tenants]
-    odd = np.stack([with_odd_day(tenant, column) for tenant, column in zip(tenants, demand.T, strict=True)], 1)
+    odd = np.stack(
+        [with_odd_day(tenant, column) for tenant, column in zip(tenants, demand.T, strict=True)], 1
+    )
     seen = serve(tenants, odd[:_END], limits)
     plain = serve(tenants, demand[:_END], limits)
     estimates = [_estimate(seen, place, limit) for place, limit in enumerate(limits)]

@@ -1,9 +1,9 @@
 """Tables of some weeks with known demand: a free client, one that waits, one that is new, and many idle ones.
 
 alice sends a request per window of ten seconds in the first six minutes of each hour: 36 windows from 100 kB/s to
-135 kB/s in steps of 1 kB/s. bob wants 400 kB/s for five minutes of each hour under a limit of 200 kB/s. Five requests of
-400 kB per window are served, a second apart, and the last one is throttled for five seconds. carol is like alice, but
-only in the last three days.
+135 kB/s in steps of 1 kB/s. bob wants 400 kB/s for five minutes of each hour under a limit of 200 kB/s. Five requests
+of 400 kB per window are served, a second apart, and the last one is throttled for five seconds. carol is like alice,
+but only in the last three days.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _SENT = """
 with hours as (select range as hour from range({from_hour}, {to_hour})), windows as (
   select hour, range as place, {start} + hour * 3600 + range * 10 as at_s from hours, range(36)
 ), sent as (
-  select at_s + 1 as at_s, 10 * (100000 + 1000 * place) as amount, 0 as throttle_ms, name as "user", 'users/' || name as rule,
-         1000000.0 as limit_per_s, 1 as connection
+  select at_s + 1 as at_s, 10 * (100000 + 1000 * place) as amount, 0 as throttle_ms, name as "user",
+         'users/' || name as rule, 1000000.0 as limit_per_s, 1 as connection
   from windows, (values ('alice', 0), ('carol', {new_hour})) as names (name, begin_hour) where hour >= begin_hour
   union all
   select at_s + part, 400000, if(part = 5, 5000, 0), 'bob', 'users/<default>', 200000.0, 2
@@ -56,7 +56,10 @@ def write_weeks(root: Path, days: int) -> Path:
     connection.execute("set TimeZone = 'UTC'")
     for day in range(days):
         sql = _SENT.format(
-            from_hour=24 * day, to_hour=24 * day + 24, start=int(FIRST.timestamp()), new_hour=24 * (days - NEW_DAYS)
+            from_hour=24 * day,
+            to_hour=24 * day + 24,
+            start=int(FIRST.timestamp()),
+            new_hour=24 * (days - NEW_DAYS),
         )
         found = connection.sql(sql).to_arrow_table()
         for table in (USAGE, DECISIONS):

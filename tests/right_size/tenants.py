@@ -137,14 +137,19 @@ def serve(tenants: list[Tenant], demand: Array, limits: Array) -> Served:
     line = np.array([tenant.line_ratio * tenant.base for tenant in tenants])
     most = np.where(buffered, [tenant.buffer_s * tenant.base / WINDOW_S for tenant in tenants], 0.0)
     waiting = np.zeros(len(tenants))
-    rate, pace = np.empty_like(demand), np.empty_like(demand)
-    throttled = np.empty(demand.shape, bool)
+    rate, pace = demand.copy(), demand.copy()
+    throttled = np.zeros(demand.shape, bool)
+    over = (demand > limits).any(axis=1)
+    is_busy = False
     for window, wanted in enumerate(demand):
+        if not (over[window] or is_busy):  # all is served at once
+            continue
         offered = np.minimum(wanted + waiting, np.maximum(line, wanted))
         served = np.minimum(offered, limits)
         own = np.where(waiting > 0, np.maximum(line, wanted), wanted)
         rate[window], pace[window], throttled[window] = served, own, offered > limits
         waiting = np.minimum(wanted + waiting - served, most)
+        is_busy = bool(waiting.any())
     unmuted_s = WINDOW_S * rate / np.maximum(pace, 1e-9)
     random = np.random.default_rng(len(tenants))
     # Few requests make a pace: it is not exact.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from kquota_spark.enforce.guard_settings import GuardSettings
 from kquota_spark.errors import UserError
 from kquota_spark.formats.text.person_units import iso_time, or_dash, person_percent, rate_text
 from kquota_spark.model.rightsize.demand import WINDOW_MS
+from kquota_spark.model.rightsize.target import TARGET_PERCENT
 from kquota_spark.reports.rightsize.recommended import (
     Recommendation,
     default_candidates,
@@ -44,9 +46,9 @@ COMMANDS = {
 _TYPES = ("produce", "fetch")
 _COLUMNS = (
     "cluster_id", "quota_type", "bucket_user", "bucket_client_id", "rule", "worst_broker_id", "limit_per_s",
-    "target_per_s", "is_at_least", "lower_per_s", "upper_per_s", "uncapped_per_s", "censored_percent",
+    "target_per_s", "is_at_least", "demand_per_s", "lower_per_s", "upper_per_s", "uncapped_per_s", "hidden_percent",
     "above_percent", "above_least_percent", "above_most_percent", "growth_percent_per_day", "days_to_80",
-    "days_to_80_low", "days_to_80_high", "history_days", "left_out_day", "reason",
+    "days_to_80_low", "days_to_80_high", "history_days", "left_out_day", "left_out_ratio", "reason",
 )  # fmt: skip
 _OF_DEFAULTS = (
     "cluster_id", "quota_type", "entity", "value_per_s", "is_present", "coverage_percent", "covered", "buckets",
@@ -65,18 +67,18 @@ def _add_type(parser: argparse.ArgumentParser) -> None:
 
 
 def _find(asked: Asked) -> Found:
-    """One row per bucket, by its broker with the highest target.
+    """One row per bucket, by its broker with the highest target; the limit that is most too low first.
 
     Raises:
         UserError: the table is empty, or the period is.
     """
     settings, to_ms, found = _recommended(asked)
     chosen = [one for one in found if _is_wanted(one, asked.wanted)]
-    rows = [_row(settings.cluster_id, one, to_ms) for one in chosen]
+    rows = [_row(settings.cluster_id, one, to_ms) for one in sorted(chosen, key=_place)]
     short = sum(one.size is None for one in chosen)
     footer = (
-        f"{counted_text(len(rows), 'bucket', asked.limit)}; {short:,} without a number, too short\n"
-        f"demand of windows of 10 s until {utc_text(to_ms)}, recent weeks first"
+        f"{counted_text(len(rows), 'bucket', asked.limit)}{f', {short:,} with too short a history' if short else ''}; "
+        f"windows of 10 s until {utc_text(to_ms)}"
     )
     return Found(
         _COLUMNS,
@@ -86,6 +88,13 @@ def _find(asked: Asked) -> Found:
         when_empty=f"no bucket has traffic before {utc_text(to_ms)}",
         envelope={"to": iso_time(to_ms)},
     )
+
+
+def _place(one: Recommendation) -> tuple[bool, float]:
+    """The order of rows: the limit that is most too low first, buckets without a number last."""
+    if one.size is None or one.limit_per_s is None:
+        return one.size is None, 0.0
+    return False, -one.size.target / one.limit_per_s
 
 
 def _find_defaults(asked: Asked) -> Found:
@@ -127,10 +136,16 @@ def _recommended(asked: Asked) -> tuple[Settings, int, list[Recommendation]]:
     if newest_ms is None:
         raise UserError("the table decisions is empty: has the audit processed anything yet?")
     until = asked.wanted.until
-    to_ms = (newest_ms + 1_000 if until is None else min(until.time_ms, newest_ms + 1_000)) // WINDOW_MS * WINDOW_MS
+    to_ms = (
+        (newest_ms + 1_000 if until is None else min(until.time_ms, newest_ms + 1_000))
+        // WINDOW_MS
+        * WINDOW_MS
+    )
     since_ms = None if asked.wanted.since is None else asked.wanted.since.time_ms
     if since_ms is not None and since_ms >= to_ms:
-        raise UserError(f"--since {utc_text(since_ms)}: nothing is that new, the tables reach {utc_text(to_ms)}")
+        raise UserError(
+            f"--since {utc_text(since_ms)}: nothing is that new, the tables reach {utc_text(to_ms)}"
+        )
     settings = of_one_cluster(asked, since_ms or 0)
     guards = _guards(settings)
     return settings, to_ms, recommendations(asked.tables, settings.cluster_id, to_ms, guards, since_ms)
@@ -164,10 +179,11 @@ def _row(cluster_id: str, one: Recommendation, to_ms: int) -> dict[str, Any]:
         "limit_per_s": one.limit_per_s,
         "target_per_s": size and size.target,
         "is_at_least": size and size.is_at_least,
+        "demand_per_s": size and size.quantile,
         "lower_per_s": size and size.lower,
         "upper_per_s": size and size.upper,
         "uncapped_per_s": size and size.uncapped,
-        "censored_percent": size and size.censored_percent,
+        "hidden_percent": size and size.hidden_percent,
         "above_percent": size and size.above_percent,
         "above_least_percent": size and size.above_least_percent,
         "above_most_percent": size and size.above_most_percent,
@@ -177,42 +193,49 @@ def _row(cluster_id: str, one: Recommendation, to_ms: int) -> dict[str, Any]:
         "days_to_80_high": forecast and forecast.high,
         "history_days": round(one.history_days, 2),
         "left_out_day": None if size is None or size.left_out is None else left_out_day(size.left_out, to_ms),
+        "left_out_ratio": size and size.odd_ratio,
         "reason": reason_of(one, to_ms),
         "forecast": forecast,
     }
 
 
-def _target(row: Row) -> str:
-    if row["target_per_s"] is None:
-        return "-"
-    return f"{'at least ' if row['is_at_least'] else ''}{rate_text(row['quota_type'], row['target_per_s'])}"
+def _at_least(name: str) -> Callable[[Row], str]:
+    """The text of a rate that is only a lower bound where throttles hide the demand."""
 
-
-def _bound(name: str) -> Any:
     def text(row: Row) -> str:
-        if row["target_per_s"] is None:
+        if row[name] is None:
             return "-"
-        return "hidden" if row[name] is None else rate_text(row["quota_type"], row[name])
+        return f"{'≥ ' if row['is_at_least'] else ''}{rate_text(row['quota_type'], row[name])}"
 
     return text
+
+
+def _upper(row: Row) -> str:
+    if row["target_per_s"] is None:
+        return "-"
+    return "hidden" if row["upper_per_s"] is None else rate_text(row["quota_type"], row["upper_per_s"])
 
 
 def _colour(row: Row) -> Colour | None:
     if row["target_per_s"] is None:
         return Colour.FAINT
-    return Colour.YELLOW if row["limit_per_s"] is not None and row["limit_per_s"] < row["target_per_s"] else None
+    return (
+        Colour.YELLOW if row["limit_per_s"] is not None and row["limit_per_s"] < row["target_per_s"] else None
+    )
 
 
 _SHOWN = (
     Shown("bucket", bucket_text, is_text=True, keep=16),
     column("quota_type"),
     column("limit_per_s"),
-    Shown("target", _target),
-    Shown("lower", _bound("lower_per_s"), rank=5),
-    Shown("upper", _bound("upper_per_s"), rank=4),
-    Shown("above", lambda row: or_dash(row["above_percent"], person_percent), rank=3,
+    Shown("demand", _at_least("demand_per_s"), note=f"demand: in {TARGET_PERCENT:g} % of windows it is no more"),
+    Shown("lower", lambda row: or_dash(row["lower_per_s"], lambda rate: rate_text(row["quota_type"], rate)), rank=5,
+          note="lower, upper: bounds of the demand"),
+    Shown("upper", _upper, rank=4),
+    Shown("target", _at_least("target_per_s")),
+    Shown("above", lambda row: or_dash(row["above_percent"], person_percent), rank=7,
           note="above: share of windows with more demand than the target"),
-    Shown("hidden", lambda row: or_dash(row["censored_percent"], person_percent), rank=6,
+    Shown("hidden", lambda row: or_dash(row["hidden_percent"], person_percent), rank=6,
           note="hidden: share of windows in which a throttle hides a part of the demand"),
     Shown(NEAR_TITLE, lambda row: days_text(row["forecast"]), rank=2),
     column("worst_broker_id", rank=8),
@@ -242,7 +265,12 @@ QUESTION = Question(
     command="rightsize",
     table=DECISIONS,
     find=_find,
-    modes=((Flag("--defaults", "the effect of values of a default: coverage, collateral, overrides saved"), _DEFAULTS),),
+    modes=(
+        (
+            Flag("--defaults", "the effect of values of a default: coverage, collateral, overrides saved"),
+            _DEFAULTS,
+        ),
+    ),
     options=_options,
     period=_PERIOD,
     colour=_colour,

@@ -14,6 +14,10 @@ _SIZED_PERCENT = 10.0
 """A limit fits if it is not this much above its upper bound, and not below the target, percent."""
 
 
+_ODD_RATIO = 1.1
+"""A day is odd if it would make the demand so many times as high."""
+
+
 def reason_of(one: Recommendation, to_ms: int) -> str:
     """Why a bucket has this target, or none.
 
@@ -43,7 +47,7 @@ def _parts(one: Recommendation, to_ms: int) -> Iterator[str]:
         yield "capped by guards.bounds"
     if one.trend is not None and one.trend.is_known:
         yield f"{100 * one.trend.slope:+.1f} % per day"
-    if size.left_out is not None:
+    if size.left_out is not None and size.odd_ratio >= _ODD_RATIO:
         yield f"without {left_out_day(size.left_out, to_ms)}"
 
 

@@ -16,7 +16,6 @@ class Need(NamedTuple):
     """Its target, per second."""
     is_override: bool
     """Whether a rule of its own sets its limit, and not the default."""
-    limit: float | None
 
 
 class DefaultQuality(NamedTuple):

@@ -20,7 +20,7 @@ BIN_GROWTH = 1.05
 """Ratio of the two edges of a bin."""
 _LOG_GROWTH = math.log(BIN_GROWTH)
 NATURAL_RATIO = 1.2
-"""The pace in the second window of a throttle, as multiple of that in its first, up to which a client does not catch up."""
+"""A client does not catch up if its pace in the second window of a throttle is at most so many times the first."""
 _MOST_ROUNDS, _SMALLEST_STEP = 300, 1e-7
 _EPSILON = 1e-12
 
@@ -76,7 +76,11 @@ def distribution(found: Mapping[Interval, float]) -> list[Mass]:
     lows = [place.low for place in places]
     ends = [math.inf if place.high is None else place.high for place in places]
     members = [
-        (bisect_left(lows, one.low), bisect_right(ends, math.inf if one.high is None else one.high), weight / total)
+        (
+            bisect_left(lows, one.low),
+            bisect_right(ends, math.inf if one.high is None else one.high),
+            weight / total,
+        )
         for one, weight in found.items()
         if weight > 0
     ]
@@ -158,8 +162,8 @@ def value_at(masses: Sequence[Mass], percent: float) -> float:
 
 
 def share_above(masses: Iterable[Mass], value: float) -> float:
-    """The share of windows with more demand than a limit. Bins that it divides count if their lower edge is above it."""
-    return sum(each.share for each in masses if each.low >= bin_of(value) + 1 or each.high is None)
+    """The share of windows with more demand than a limit, by bins that are above the bin of the limit."""
+    return math.fsum(each.share for each in masses if each.low > bin_of(value) or each.high is None)
 
 
 def is_natural(ratio: float | None) -> bool:

@@ -124,15 +124,15 @@ def _mase(levels: Levels) -> float | None:
     """The error of the trend on the newest week, as multiple of that of the naive forecast; None if too few days."""
     known = {age: level for age, level in levels.items() if age >= WEEK}
     slopes = _slopes(known)
-    naive = [
-        abs(levels[age] - levels[age + WEEK]) for age in levels if age < WEEK and age + WEEK in levels
-    ]
+    naive = [abs(levels[age] - levels[age + WEEK]) for age in levels if age < WEEK and age + WEEK in levels]
     if not slopes or not naive:
         return None
     slope = median(slopes)
     errors = []
     for age in (age for age in levels if age < WEEK):
-        same = [level + _growth(slope, older - age) for older, level in known.items() if (older - age) % WEEK == 0]
+        same = [
+            level + _growth(slope, older - age) for older, level in known.items() if (older - age) % WEEK == 0
+        ]
         if same:
             errors.append(abs(levels[age] - median(same)))
     return fmean(errors) / max(fmean(naive), 1e-9) if errors else None
@@ -145,7 +145,11 @@ def _growth(slope: float, days: float) -> float:
 
 def growth_of(trend: Trend | None, days: float) -> float:
     """The factor by which demand grows in so many days; 1 if no trend is known, or if it falls."""
-    return math.exp(_growth(trend.slope, days)) if trend is not None and trend.is_known and trend.slope > 0 else 1.0
+    return (
+        math.exp(_growth(trend.slope, days))
+        if trend is not None and trend.is_known and trend.slope > 0
+        else 1.0
+    )
 
 
 def days_to_near(trend: Trend | None, present: float, limit: float | None) -> Forecast | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import fsum
 from typing import NamedTuple
 
 from kquota_spark.model.rightsize.demand import (
@@ -72,7 +73,7 @@ class RightSize(NamedTuple):
     lower: float
     upper: float | None
     """None if throttles hide it."""
-    censored_percent: float
+    hidden_percent: float
     """Percent of the windows in which a throttle hid a part of the demand."""
     above_percent: float
     """Percent of windows with more demand than the target: those that it would throttle."""
@@ -81,6 +82,8 @@ class RightSize(NamedTuple):
     """Bounds of it: windows that are surely above, and those that may be. None without an end of the history."""
     left_out: int | None
     """Age of the day that was left out, days."""
+    odd_ratio: float
+    """How many times as high the quantile would be with that day."""
 
 
 def day_weights(days: int, left_out: int | None = None) -> list[float]:
@@ -111,26 +114,41 @@ def weighted(windows: Iterable[DayWindows], weights: Sequence[float]) -> dict[In
 
 
 def highest_day(windows: Sequence[DayWindows], days: int, percent: float = TARGET_PERCENT) -> int | None:
-    """Age of the day with the most weight above the quantile of all days; None if no day has a window above it.
+    """Age of the day with the most weight at or above the quantile of all days; None without windows.
 
     What a throttled window would have had at its pace counts, as far as it is bounded.
     """
     weights = day_weights(days)
-    seen = [each for each in windows if each.age < days]
-    points = weighted((each._replace(interval=_point(each.interval)) for each in seen), weights)
+    points = weighted(map(_at_pace, windows), weights)
     if not points:
         return None
     edge = quantile(distribution(points), percent).low
     above: dict[int, float] = defaultdict(float)
-    for each in seen:
-        if _point(each.interval).low > edge:
+    for each in map(_at_pace, windows):
+        if each.age < days and each.interval.low >= edge:
             above[each.age] += weights[each.age] * each.count
-    return max(above, key=lambda age: (above[age], -age), default=None)
+    return max(above, key=lambda age: (above[age], -age))
 
 
-def _point(interval: Interval) -> Interval:
-    place = interval.low if interval.high is None else interval.high
-    return Interval(place, place)
+def odd_ratio(windows: Sequence[DayWindows], days: int, left_out: int | None) -> float:
+    """How many times as high the quantile would be with the day that is left out.
+
+    Args:
+        windows: of the history.
+        days: its length.
+        left_out: age of the day.
+    """
+    found = [
+        weighted(map(_at_pace, windows), weights)
+        for weights in (day_weights(days), day_weights(days, left_out))
+    ]
+    values = [value_at(distribution(each), TARGET_PERCENT) for each in found if each]
+    return values[0] / values[1] if len(values) == 2 else 1.0
+
+
+def _at_pace(each: DayWindows) -> DayWindows:
+    place = each.interval.low if each.interval.high is None else each.interval.high
+    return each._replace(interval=Interval(place, place))
 
 
 def right_size(
@@ -158,7 +176,11 @@ def right_size(
     at = quantile(masses, TARGET_PERCENT)
     hidden_percent = 100 * _share(found, lambda one: Mass(*one, 0.0).width > _WIDEST_BINS)
     is_at_least = at.width > _WIDEST_BINS or hidden_percent > MOST_HIDDEN_PERCENT
-    value = value_at(masses, TARGET_PERCENT) if not at.width or at.width > _WIDEST_BINS else most_of(at.high or at.low)
+    value = (
+        value_at(masses, TARGET_PERCENT)
+        if not at.width or at.width > _WIDEST_BINS
+        else most_of(at.high or at.low)
+    )
     uncapped = value * (1 + margin_percent / 100)
     target = bounds.capped(uncapped)
     widened = 1 + 1 / days
@@ -172,6 +194,7 @@ def right_size(
         100 * _share(whole, lambda one: least_of(one.low) > target),
         100 * _share(whole, lambda one: one.high is None or most_of(one.high) > target),
         left_out,
+        odd_ratio(windows, days, left_out),
     )  # fmt: skip
 
 
@@ -180,4 +203,4 @@ def _upper(at: Mass, factor: float) -> float | None:
 
 
 def _share(found: Mapping[Interval, float], is_meant: Callable[[Interval], bool]) -> float:
-    return sum(weight for one, weight in found.items() if is_meant(one)) / sum(found.values())
+    return fsum(weight for one, weight in found.items() if is_meant(one)) / fsum(found.values())

@@ -10,11 +10,22 @@ from kquota_spark.enforce.guard_settings import GuardSettings
 from kquota_spark.model.quotas.entities import DEFAULT, Entity
 from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.model.rightsize.defaults import DefaultQuality, Need, grid, quality
-from kquota_spark.model.rightsize.forecast import Forecast, Trend, days_to_near, day_levels, growth_of, trend_of
+from kquota_spark.model.rightsize.forecast import (
+    Forecast,
+    Trend,
+    day_levels,
+    days_to_near,
+    growth_of,
+    trend_of,
+)
 from kquota_spark.model.rightsize.target import LEAST_DAYS, MOST_DAYS, Bounds, RightSize, mean_age, right_size
 from kquota_spark.reports.rightsize.windows import DAY_MS, BucketWindows, Place, bucket_windows
 from kquota_spark.reports.scope.period import Period
 from kquota_spark.store.reading import Tables
+
+_ROUNDED_DAYS = 1 / 24
+"""A day is whole without so much of it: the first request of a client is not at midnight."""
+
 
 class Recommendation(NamedTuple):
     """The right size of a bucket, by its broker with the highest target."""
@@ -35,7 +46,11 @@ class Recommendation(NamedTuple):
 
 
 def recommendations(
-    tables: Tables, cluster_id: str, to_ms: int, guards: GuardSettings | None = None, from_ms: int | None = None
+    tables: Tables,
+    cluster_id: str,
+    to_ms: int,
+    guards: GuardSettings | None = None,
+    from_ms: int | None = None,
 ) -> list[Recommendation]:
     """The right size of each bucket, by quota type and name.
 
@@ -67,19 +82,15 @@ def _needed(one: Recommendation) -> float:
 
 def _recommendation(found: BucketWindows, to_ms: int, guards: GuardSettings | None) -> Recommendation:
     history_days = (to_ms - found.first_ms) / DAY_MS
-    days = int(history_days)
+    days = int(history_days + _ROUNDED_DAYS)
     if days < LEAST_DAYS:
         return Recommendation(found.place, found.limit_per_s, found.rule, history_days, None, None, None)
     trend = trend_of(day_levels(found.windows, days), days)
-    lag = mean_age(days)
-    size = right_size(
-        found.windows,
-        days,
-        bounds=_bounds(found.place, guards),
-    )
-    forecast = (
-        None if size is None else days_to_near(trend, size.quantile * growth_of(trend, lag), found.limit_per_s)
-    )
+    size = right_size(found.windows, days, bounds=_bounds(found.place, guards))
+    forecast = None
+    if size is not None:
+        present = size.quantile * growth_of(trend, mean_age(days, size.left_out))
+        forecast = days_to_near(trend, present, found.limit_per_s)
     return Recommendation(found.place, found.limit_per_s, found.rule, history_days, size, trend, forecast)
 
 
@@ -107,9 +118,13 @@ def default_candidates(found: Iterable[Recommendation]) -> Iterator[DefaultCandi
     for one in found:
         if one.size is not None:
             groups[one.place.quota_type, _default_of(one.place)].append(one)
-    for (quota_type, entity), ones in sorted(groups.items(), key=lambda group: (group[0][0], str(group[0][1]))):
+    for (quota_type, entity), ones in sorted(
+        groups.items(), key=lambda group: (group[0][0], str(group[0][1]))
+    ):
         needs = [_need(one) for one in ones]
-        limits = [one.limit_per_s for one in ones if not _is_override(one.rule) and one.limit_per_s is not None]
+        limits = [
+            one.limit_per_s for one in ones if not _is_override(one.rule) and one.limit_per_s is not None
+        ]
         present = max(limits, default=None)
         for value in grid(needs, present):
             yield DefaultCandidate(entity, quota_type, present, quality(needs, value, present))
@@ -121,7 +136,7 @@ def _default_of(place: Place) -> Entity:
 
 def _need(one: Recommendation) -> Need:
     assert one.size is not None
-    return Need(one.size.uncapped, _is_override(one.rule), one.limit_per_s)
+    return Need(one.size.uncapped, _is_override(one.rule))
 
 
 def _is_override(rule: str | None) -> bool:

@@ -2,9 +2,11 @@
 
 A window has ten seconds. It is throttled if a throttle began or still ran in it. The pace of a throttled window is the
 sum over its connections: their bytes, divided by the seconds in which they were not muted. There is none if one of them
-had less than two such seconds. In the first window of a throttle nothing had to wait yet, so its pace is the demand. In
-the others it is so too for a client that does not catch up. Muted seconds and bytes of connections are in the points of `usage`, and only the points
-of throttled windows are read.
+had less than two such seconds.
+
+In the first window of a throttle nothing had to wait yet, so its pace is the demand. For a client that does not catch
+up it is the demand in the others too. Muted seconds and bytes of connections are in the points of `usage`, and only
+the points of throttled windows are read.
 """
 
 from __future__ import annotations
@@ -178,7 +180,9 @@ def bucket_windows(tables: Tables, cluster_id: str, period: Period) -> Iterator[
         limit, rule, first_ms = heads[key]
         natural = is_natural(ratios.get(key))
         windows = [
-            DayWindows(age, interval_of(low, pace, is_throttled=throttled, is_natural=natural or first), count)
+            DayWindows(
+                age, interval_of(low, pace, is_throttled=throttled, is_natural=natural or first), count
+            )
             for _, _, _, _, age, low, pace, throttled, first, count in rows
         ]
         yield BucketWindows(Place(*key), limit, rule, first_ms, windows)
