@@ -1,9 +1,11 @@
-"""Tables of some weeks with known demand: a free client, one that waits, one that is new, and many idle ones.
+"""Tables of some weeks with known demand: free, waiting, hidden, growing, and new.
 
 alice sends a request per window of ten seconds in the first six minutes of each hour: 36 windows from 100 kB/s to
 135 kB/s in steps of 1 kB/s. bob wants 400 kB/s for five minutes of each hour under a limit of 200 kB/s. Five requests
 of 400 kB per window are served, a second apart, and the last one is throttled for five seconds. carol is like alice,
-but only in the last three days.
+but only in the last three days. dave is like alice, from 150 kB/s on, and grows by 1 % per day. erin sends a request
+per window: in two minutes of each hour it takes the whole 100 kB/s of its limit and is throttled until the next one, in
+four minutes it has 50 kB/s.
 """
 
 from __future__ import annotations
@@ -30,6 +32,12 @@ with hours as (select range as hour from range({from_hour}, {to_hour})), windows
   union all
   select at_s + part, 400000, if(part = 5, 5000, 0), 'bob', 'users/<default>', 200000.0, 2
   from windows, (select unnest(range(1, 6)) as part) where place < 30
+  union all
+  select at_s + 1, (10 * (150000 + 1000 * place) * pow(1.01, hour / 24.0))::bigint, 0, 'dave', 'users/dave', 400000.0, 3
+  from windows
+  union all
+  select at_s + 1, if(place < 12, 1000000, 500000), if(place < 12, 9000, 0), 'erin', 'users/<default>', 100000.0, 4
+  from windows
 )
 select 'weeks' as cluster_id, make_timestamptz(at_s * 1000000) as second, 1 as broker_id, 'produce' as quota_type,
        'User' as principal_type, "user", 'app' as client_id, 0 as tile, amount, 1 as requests, 0 as duplicates,

@@ -14,7 +14,6 @@ from kquota_spark.cli.options import (
     add_client_option,
     bucket_text,
     counted_text,
-    rule_text,
 )
 from kquota_spark.cli.question import Asked, Flag, Found, Question, column
 from kquota_spark.cli.read.throttled import of_one_cluster
@@ -23,7 +22,7 @@ from kquota_spark.cli.text.render import Colour, Row, Shown
 from kquota_spark.config.settings import Settings
 from kquota_spark.enforce.guard_settings import GuardSettings
 from kquota_spark.errors import UserError
-from kquota_spark.formats.text.person_units import iso_time, or_dash, person_percent, rate_text
+from kquota_spark.formats.text.person_units import iso_time, person_percent, rate_text
 from kquota_spark.model.rightsize.demand import WINDOW_MS
 from kquota_spark.model.rightsize.target import TARGET_PERCENT
 from kquota_spark.reports.rightsize.recommended import (
@@ -210,10 +209,13 @@ def _at_least(name: str) -> Callable[[Row], str]:
     return text
 
 
-def _upper(row: Row) -> str:
-    if row["target_per_s"] is None:
+def _bounds(row: Row) -> str:
+    if row["lower_per_s"] is None:
         return "-"
-    return "hidden" if row["upper_per_s"] is None else rate_text(row["quota_type"], row["upper_per_s"])
+    lower = rate_text(row["quota_type"], row["lower_per_s"])
+    if row["upper_per_s"] is None:
+        return f"{lower} or more"
+    return f"{lower} to {rate_text(row['quota_type'], row['upper_per_s'])}"
 
 
 def _colour(row: Row) -> Colour | None:
@@ -228,20 +230,14 @@ _SHOWN = (
     Shown("bucket", bucket_text, is_text=True, keep=16),
     column("quota_type"),
     column("limit_per_s"),
-    Shown("demand", _at_least("demand_per_s"), note=f"demand: in {TARGET_PERCENT:g} % of windows it is no more"),
-    Shown("lower", lambda row: or_dash(row["lower_per_s"], lambda rate: rate_text(row["quota_type"], rate)), rank=5,
-          note="lower, upper: bounds of the demand"),
-    Shown("upper", _upper, rank=4),
+    Shown(
+        "demand", _at_least("demand_per_s"), note=f"demand: in {TARGET_PERCENT:g} % of windows it is no more"
+    ),
+    Shown("bounds", _bounds, rank=2, note="bounds: of the demand"),
     Shown("target", _at_least("target_per_s")),
-    Shown("above", lambda row: or_dash(row["above_percent"], person_percent), rank=7,
-          note="above: share of windows with more demand than the target"),
-    Shown("hidden", lambda row: or_dash(row["hidden_percent"], person_percent), rank=6,
-          note="hidden: share of windows in which a throttle hides a part of the demand"),
-    Shown(NEAR_TITLE, lambda row: days_text(row["forecast"]), rank=2),
-    column("worst_broker_id", rank=8),
-    Shown("rule", rule_text, is_text=True, rank=9),
+    Shown(NEAR_TITLE, lambda row: days_text(row["forecast"]), rank=1),
     Shown("reason", lambda row: row["reason"], is_text=True, keep=24),
-)  # fmt: skip
+)
 _DEFAULTS_SHOWN = (
     Shown("default", lambda row: row["entity"], is_text=True, keep=16),
     column("quota_type"),

@@ -26,7 +26,7 @@ def reason_of(one: Recommendation, to_ms: int) -> str:
         to_ms: end of the history, epoch ms.
     """
     if one.size is None:
-        return f"too short: {one.history_days:.1f} days of history, {LEAST_DAYS} needed"
+        return f"too short: {one.history_days:.1f} of {LEAST_DAYS} days"
     return "; ".join(_parts(one, to_ms))
 
 
@@ -39,7 +39,7 @@ def _parts(one: Recommendation, to_ms: int) -> Iterator[str]:
         yield "throttles hide the demand"
     elif limit < size.target:
         yield "too low"
-    elif size.upper is not None and limit > size.upper * (1 + _SIZED_PERCENT / 100):
+    elif one.forecast is None and size.upper is not None and limit > size.upper * (1 + _SIZED_PERCENT / 100):
         yield "too high"
     else:
         yield "fits"

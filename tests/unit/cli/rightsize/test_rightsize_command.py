@@ -51,9 +51,21 @@ def test_a_client_that_waits_is_sized_by_its_pace(config: Path) -> None:
     assert (row["limit_per_s"], row["hidden_percent"], row["reason"]) == (200_000, 0, "too low")
 
 
+def test_a_client_without_free_seconds_needs_at_least_what_it_got(config: Path) -> None:
+    row = by_user(config)["erin"]
+    # 12 of 36 windows have one request and 9 s of throttle: 100 kB/s, in bin 235, and no end.
+    assert (row["is_at_least"], row["upper_per_s"], row["reason"]) == (
+        True,
+        None,
+        "throttles hide the demand",
+    )
+    assert row["demand_per_s"] == pytest.approx(1.05**235)
+    assert row["hidden_percent"] == pytest.approx(100 * 12 / 36, abs=0.1)
+
+
 def test_a_history_below_two_weeks_has_a_reason_and_no_number(config: Path) -> None:
     row = by_user(config)["carol"]
-    assert row["reason"] == "too short: 3.0 days of history, 14 needed"
+    assert row["reason"] == "too short: 3.0 of 14 days"
     numbers = (
         "target_per_s",
         "is_at_least",
@@ -65,22 +77,22 @@ def test_a_history_below_two_weeks_has_a_reason_and_no_number(config: Path) -> N
     )
     assert [row[name] for name in numbers] == [None] * len(numbers)
     early = by_user(config, "--until", "2026-11-10T00:00:00Z")
-    assert [row["target_per_s"] for row in early.values()] == [None, None]
+    assert [row["target_per_s"] for row in early.values()] == [None] * 4
 
 
 def test_people_see_the_limit_that_is_most_too_low_first(config: Path) -> None:
     text = shown("rightsize", "--config", str(config))
     users = [line.split()[1] for line in text.splitlines() if line.startswith("user ")]
-    assert users == ["bob", "alice", "carol"]
-    assert "3 buckets, 1 with too short a history; windows of 10 s until 2026-11-15 23:05:50 UTC" in text
+    assert users == ["bob", "erin", "dave", "alice", "carol"]
+    assert "5 buckets, 1 with too short a history; windows of 10 s until 2026-11-15 23:05:50 UTC" in text
     assert "user alice" not in shown("rightsize", "--config", str(config), "--user", "bob")
 
 
 def test_csv_has_all_columns(config: Path) -> None:
     code, out, _ = run("rightsize", "--config", str(config), "--output", "csv")
     rows = list(csv.DictReader(io.StringIO(out)))
-    assert (code, [row["bucket_user"] for row in rows]) == (0, ["bob", "alice", "carol"])
-    assert float(rows[0]["target_per_s"]) > 400_000 and rows[2]["target_per_s"] == ""
+    assert (code, [row["bucket_user"] for row in rows]) == (0, ["bob", "erin", "dave", "alice", "carol"])
+    assert float(rows[0]["target_per_s"]) > 400_000 and rows[4]["target_per_s"] == ""
 
 
 def test_bounds_of_the_policy_cap_the_target(config: Path, tmp_path: Path) -> None:
@@ -99,7 +111,8 @@ def test_bounds_of_the_policy_cap_the_target(config: Path, tmp_path: Path) -> No
 
 def test_values_of_a_default_are_compared(config: Path) -> None:
     rows = as_json("rightsize", "--config", str(config), "--defaults")["rows"]
-    # alice has an override and needs 150 kB/s, bob has the default of 200 kB/s and needs 450 kB/s.
+    # Two overrides: alice needs 152 kB/s and dave 232 kB/s. bob and erin have a default, the first of 200 kB/s and the
+    # second of 100 kB/s on another time: 200 counts. They need 453 and 105 kB/s.
     found = [
         (
             row["entity"],

@@ -96,10 +96,8 @@ def test_a_client_that_does_not_catch_up_has_its_pace_in_all_windows(
     write_table(
         tmp_path, "decisions", *(throttled(10 * n + 4, amount, 6_000) for n, amount in enumerate(amounts))
     )
-    write_table(
-        tmp_path, "usage",
-        *(usage(10 * n + 4, amount=amount, points=[point(10 * n + 4, amount, 6_000)]) for n, amount in enumerate(amounts)),
-    )  # fmt: skip
+    rows = [usage(10 * n + 4, points=[point(10 * n + 4, amount, 6_000)]) for n, amount in enumerate(amounts)]
+    write_table(tmp_path, "usage", *rows)
     second = exactly(5_000) if is_natural else Interval(bin_of(8_000), bin_of(20_000))
     assert intervals(tmp_path) == ({exactly(5_000): 2} if is_natural else {exactly(5_000): 1, second: 1})
 
