@@ -22,7 +22,7 @@ from kquota_spark.cli.text.render import Colour, Row, Shown
 from kquota_spark.config.settings import Settings
 from kquota_spark.enforce.guard_settings import GuardSettings
 from kquota_spark.errors import UserError
-from kquota_spark.formats.text.person_units import iso_time, person_percent, rate_text
+from kquota_spark.formats.text.person_units import iso_time, or_dash, person_percent, rate_text
 from kquota_spark.model.rightsize.demand import WINDOW_MS
 from kquota_spark.model.rightsize.target import TARGET_PERCENT
 from kquota_spark.reports.rightsize.recommended import (
@@ -198,6 +198,10 @@ def _row(cluster_id: str, one: Recommendation, to_ms: int) -> dict[str, Any]:
     }
 
 
+def _rate(name: str) -> Callable[[Row], str]:
+    return lambda row: or_dash(row[name], lambda rate: rate_text(row["quota_type"], rate))
+
+
 def _at_least(name: str) -> Callable[[Row], str]:
     """The text of a rate that is only a lower bound where throttles hide the demand."""
 
@@ -234,7 +238,7 @@ _SHOWN = (
         "demand", _at_least("demand_per_s"), note=f"demand: in {TARGET_PERCENT:g} % of windows it is no more"
     ),
     Shown("bounds", _bounds, rank=2, note="bounds: of the demand"),
-    Shown("target", _at_least("target_per_s")),
+    Shown("target", _rate("target_per_s")),
     Shown(NEAR_TITLE, lambda row: days_text(row["forecast"]), rank=1),
     Shown("reason", lambda row: row["reason"], is_text=True, keep=24),
 )

@@ -158,7 +158,7 @@ def value_at(masses: Sequence[Mass], percent: float) -> float:
     below = sum(each.share for each in masses if each.low < at.low)
     whole = sum(each.share for each in masses)
     part = (percent / 100 * whole - below) / at.share if at.share else 1.0
-    return least_of(at.low) * BIN_GROWTH ** min(max(part, 0.0), 1.0)
+    return math.exp((at.low + min(max(part, 0.0), 1.0)) * _LOG_GROWTH)
 
 
 def share_above(masses: Iterable[Mass], value: float) -> float:

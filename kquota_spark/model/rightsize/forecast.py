@@ -74,7 +74,7 @@ def day_levels(windows: Sequence[DayWindows], days: int) -> dict[int, float]:
         if each.age < days and each.age != left_out:
             served = Interval(each.interval.low, each.interval.low)
             of_day = found.setdefault(each.age, {})
-            of_day[served] = of_day.get(served, 0.0) + each.count
+            of_day[served] = of_day.get(served, 0.0) + each.windows
     return {age: math.log(value_at(distribution(of_day), LEVEL_PERCENT)) for age, of_day in found.items()}
 
 
@@ -140,7 +140,7 @@ def _mase(levels: Levels) -> float | None:
 
 def _growth(slope: float, days: float) -> float:
     """The damped growth in so many days, natural logarithm."""
-    return slope * (1 - DAMPING**days) / (1 - DAMPING)
+    return slope * (1 - math.pow(DAMPING, days)) / (1 - DAMPING)
 
 
 def growth_of(trend: Trend | None, days: float) -> float:

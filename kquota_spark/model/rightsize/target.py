@@ -32,6 +32,8 @@ TARGET_PERCENT, LOWER_PERCENT, UPPER_PERCENT = 99.0, 98.5, 99.4
 """Percent of windows with no more demand than the target, the lower and the upper bound."""
 MARGIN_PERCENT = 10.0
 """The target is so much above the quantile, percent: demand varies from week to week."""
+HIDDEN_MARGIN_PERCENT = 40.0
+"""The same where throttles hide the quantile, percent: the demand is above what is known."""
 MOST_HIDDEN_PERCENT = 10.0
 """Percent of windows with hidden demand from which on the quantile is only a lower bound."""
 _WIDEST_BINS = 4
@@ -44,7 +46,7 @@ class DayWindows(NamedTuple):
     age: int
     """Whole days before the end of the history, from 0."""
     interval: Interval
-    count: int
+    windows: int
 
 
 class Bounds(NamedTuple):
@@ -109,7 +111,7 @@ def weighted(windows: Iterable[DayWindows], weights: Sequence[float]) -> dict[In
     found: dict[Interval, float] = defaultdict(float)
     for each in windows:
         if each.age < len(weights):
-            found[each.interval] += weights[each.age] * each.count
+            found[each.interval] += weights[each.age] * each.windows
     return found
 
 
@@ -126,7 +128,7 @@ def highest_day(windows: Sequence[DayWindows], days: int, percent: float = TARGE
     above: dict[int, float] = defaultdict(float)
     for each in map(_at_pace, windows):
         if each.age < days and each.interval.low >= edge:
-            above[each.age] += weights[each.age] * each.count
+            above[each.age] += weights[each.age] * each.windows
     return max(above, key=lambda age: (above[age], -age))
 
 
@@ -174,7 +176,7 @@ def right_size(
     if not masses:
         return None
     at = quantile(masses, TARGET_PERCENT)
-    hidden_percent = 100 * _share(found, lambda one: Mass(*one, 0.0).width > _WIDEST_BINS)
+    hidden_percent = 100 * _share(found, _is_hidden)
     is_at_least = at.width > _WIDEST_BINS or hidden_percent > MOST_HIDDEN_PERCENT
     value = (
         value_at(masses, TARGET_PERCENT)
@@ -182,6 +184,8 @@ def right_size(
         else most_of(at.high or at.low)
     )
     uncapped = value * (1 + margin_percent / 100)
+    if is_at_least:
+        uncapped = max(value, _step_from(found)) * (1 + HIDDEN_MARGIN_PERCENT / 100)
     target = bounds.capped(uncapped)
     widened = 1 + 1 / days
     whole = weighted(windows, day_weights(days))
@@ -200,6 +204,20 @@ def right_size(
 
 def _upper(at: Mass, factor: float) -> float | None:
     return None if at.high is None else most_of(at.high) * factor
+
+
+def _is_hidden(one: Interval) -> bool:
+    """Whether a throttle hides the demand of a window."""
+    return one.high is None or one.high - one.low > _WIDEST_BINS
+
+
+def _step_from(found: Mapping[Interval, float]) -> float:
+    """What hidden windows were served on average, times 1 and their share: the more are hidden, the more is missing."""
+    hidden = {one: weight for one, weight in found.items() if _is_hidden(one)}
+    if not hidden:
+        return 0.0
+    served = fsum(weight * most_of(one.low) for one, weight in hidden.items()) / fsum(hidden.values())
+    return served * (1 + _share(found, _is_hidden))
 
 
 def _share(found: Mapping[Interval, float], is_meant: Callable[[Interval], bool]) -> float:

@@ -43,7 +43,7 @@ def intervals(root: Path) -> dict[Interval, int]:
     assert {each.age for each in one.windows} == {0}
     counts: Counter[Interval] = Counter()
     for each in one.windows:
-        counts[each.interval] += each.count
+        counts[each.interval] += each.windows
     return dict(counts)
 
 
