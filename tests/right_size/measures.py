@@ -19,7 +19,8 @@ _VPA_HALF_LIFE_DAYS, _VPA_MARGIN = 1.0, 1.15
 
 def bins_of(rates: Array) -> Array:
     """The bins of rates."""
-    return np.maximum(0, np.floor(np.log(np.maximum(rates, 1.0)) / _LOG + 1e-12)).astype(int)
+    found: Array = np.maximum(0, np.floor(np.log(np.maximum(rates, 1.0)) / _LOG + 1e-12)).astype(int)
+    return found
 
 
 def catch_up_ratio(pace: Array, is_throttled: Array) -> float | None:

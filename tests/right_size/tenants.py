@@ -139,7 +139,7 @@ def serve(tenants: list[Tenant], demand: Array, limits: Array) -> Served:
     waiting = np.zeros(len(tenants))
     rate, pace = demand.copy(), demand.copy()
     throttled = np.zeros(demand.shape, bool)
-    over = (demand > limits).any(axis=1)
+    over: Array = np.any(demand > limits, axis=1)
     is_busy = False
     for window, wanted in enumerate(demand):
         if not (over[window] or is_busy):  # all is served at once

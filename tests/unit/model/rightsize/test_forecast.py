@@ -26,8 +26,8 @@ def levels(growth: float, days: int = 28, noise: float = 1.0) -> dict[int, float
     return {age: 10 - growth * age + WEEK[age % 7] + noise * NOISE[age % len(NOISE)] for age in range(days)}
 
 
-def known(growth: float, **changed: float) -> Trend:
-    found = trend_of(levels(growth, **changed), 28)
+def known(growth: float, noise: float = 1.0) -> Trend:
+    found = trend_of(levels(growth, noise=noise), 28)
     assert found is not None
     return found
 
