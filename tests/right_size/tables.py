@@ -26,9 +26,11 @@ _SENT = """
 with hours as (select range as hour from range({from_hour}, {to_hour})), windows as (
   select hour, range as place, {start} + hour * 3600 + range * 10 as at_s from hours, range(36)
 ), sent as (
-  select at_s + 1 as at_s, 10 * (100000 + 1000 * place) as amount, 0 as throttle_ms, name as "user",
-         'users/' || name as rule, 1000000.0 as limit_per_s, 1 as connection
-  from windows, (values ('alice', 0), ('carol', {new_hour})) as names (name, begin_hour) where hour >= begin_hour
+  select at_s + 1 as at_s, 10 * (100000 + 1000 * place) as amount, 0 as throttle_ms, name as "user", rule, limit_per_s,
+         1 as connection
+  from windows, (values ('alice', 'users/<default>', 200000.0, 0), ('carol', 'users/carol', 1000000.0, {new_hour}))
+    as names (name, rule, limit_per_s, begin_hour)
+  where hour >= begin_hour
   union all
   select at_s + part, 400000, if(part = 5, 5000, 0), 'bob', 'users/<default>', 200000.0, 2
   from windows, (select unnest(range(1, 6)) as part) where place < 30
@@ -36,7 +38,7 @@ with hours as (select range as hour from range({from_hour}, {to_hour})), windows
   select at_s + 1, (10 * (150000 + 1000 * place) * pow(1.01, hour / 24.0))::bigint, 0, 'dave', 'users/dave', 400000.0, 3
   from windows
   union all
-  select at_s + 1, if(place < 12, 1000000, 500000), if(place < 12, 9000, 0), 'erin', 'users/<default>', 100000.0, 4
+  select at_s + 1, if(place < 12, 1000000, 500000), if(place < 12, 9000, 0), 'erin', 'users/erin', 100000.0, 4
   from windows
 )
 select 'weeks' as cluster_id, make_timestamptz(at_s * 1000000) as second, 1 as broker_id, 'produce' as quota_type,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +36,7 @@ COMMANDS = {
     "rightsize": (
         "answers",
         "the limit that fits the demand of each bucket, with its error; how good a default is",
-        "kquota rightsize",
-        "kquota rightsize --user alice --output json",
+        "kquota rightsize --user alice",
         "kquota rightsize --defaults",
     ),
 }
@@ -198,28 +196,21 @@ def _row(cluster_id: str, one: Recommendation, to_ms: int) -> dict[str, Any]:
     }
 
 
-def _rate(name: str) -> Callable[[Row], str]:
-    return lambda row: or_dash(row[name], lambda rate: rate_text(row["quota_type"], rate))
-
-
-def _at_least(name: str) -> Callable[[Row], str]:
-    """The text of a rate that is only a lower bound where throttles hide the demand."""
-
-    def text(row: Row) -> str:
-        if row[name] is None:
-            return "-"
-        return f"{'≥ ' if row['is_at_least'] else ''}{rate_text(row['quota_type'], row[name])}"
-
-    return text
-
-
-def _bounds(row: Row) -> str:
-    if row["lower_per_s"] is None:
+def _demand(row: Row) -> str:
+    """The bounds of the demand, `375 to 432 kB/s`; `≥ 95.4 kB/s` where throttles hide the upper one."""
+    if row["demand_per_s"] is None:
         return "-"
-    lower = rate_text(row["quota_type"], row["lower_per_s"])
-    if row["upper_per_s"] is None:
-        return f"{lower} or more"
-    return f"{lower} to {rate_text(row['quota_type'], row['upper_per_s'])}"
+    kind, is_least = row["quota_type"], row["is_at_least"]
+    lower = rate_text(kind, row["demand_per_s"] if is_least else row["lower_per_s"])
+    if is_least:
+        return f"≥ {lower}"
+    upper = rate_text(kind, row["upper_per_s"])
+    number, _, unit = lower.rpartition(" ")
+    return f"{number if upper.endswith(f' {unit}') else lower} to {upper}"
+
+
+def _target(row: Row) -> str:
+    return or_dash(row["target_per_s"], lambda rate: rate_text(row["quota_type"], rate))
 
 
 def _colour(row: Row) -> Colour | None:
@@ -235,10 +226,11 @@ _SHOWN = (
     column("quota_type"),
     column("limit_per_s"),
     Shown(
-        "demand", _at_least("demand_per_s"), note=f"demand: in {TARGET_PERCENT:g} % of windows it is no more"
+        "demand",
+        _demand,
+        note=f"demand: bounds of the rate that {TARGET_PERCENT:g} % of windows do not exceed",
     ),
-    Shown("bounds", _bounds, rank=2, note="bounds: of the demand"),
-    Shown("target", _rate("target_per_s")),
+    Shown("target", _target),
     Shown(NEAR_TITLE, lambda row: days_text(row["forecast"]), rank=1),
     Shown("reason", lambda row: row["reason"], is_text=True, keep=24),
 )

@@ -1,7 +1,7 @@
 """When the demand of a bucket reaches 80 % of its limit, by a damped trend; no answer where nothing is known.
 
-A day has one level: the quantile of what it served. Only days of the same weekday are compared, so the week does not
-look like a trend. The slope is the median of such pairs. The forecast has an answer only if three things hold:
+A day has one level: the quantile of what it served. Only days of the same weekday are compared, so the week is no
+trend. The slope is the median of such pairs. The forecast has an answer only if three things hold:
 
 * The trend differs from chance, by the seasonal test of Kendall.
 * On a held-back week it is better than the seasonal naive forecast, the same weekday of the week before: its mean
@@ -23,7 +23,7 @@ from kquota_spark.model.rightsize.target import WEEK, DayWindows, highest_day
 NEAR_PERCENT = 80.0
 """Percent of the limit that the forecast is about."""
 LEAST_WEEKS = 3
-"""Fewest weeks of a forecast: one is held back, and the trend needs two others."""
+"""Fewest weeks of a forecast: the trend needs two, and the newest one tests it."""
 MOST_DAYS_AHEAD = 365
 DAMPING = 0.999
 """Ratio of the growth of a day to that of the day before: no trend lasts."""

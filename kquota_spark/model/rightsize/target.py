@@ -28,7 +28,7 @@ LEAST_DAYS, MOST_DAYS = 14, 28
 """Fewest days of history for an answer, and the days that are read at most."""
 WEEK = 7
 HALF_LIFE_WEEKS = 1.0
-TARGET_PERCENT, LOWER_PERCENT, UPPER_PERCENT = 99.0, 98.5, 99.4
+TARGET_PERCENT, LOWER_PERCENT, UPPER_PERCENT = 99.0, 98.5, 99.35
 """Percent of windows with no more demand than the target, the lower and the upper bound."""
 MARGIN_PERCENT = 10.0
 """The target is so much above the quantile, percent: demand varies from week to week."""
@@ -184,8 +184,9 @@ def right_size(
         else most_of(at.high or at.low)
     )
     uncapped = value * (1 + margin_percent / 100)
-    if is_at_least:
-        uncapped = max(value, _step_from(found)) * (1 + HIDDEN_MARGIN_PERCENT / 100)
+    step = max(value, _step_from(found)) * (1 + HIDDEN_MARGIN_PERCENT / 100)
+    part = 1.0 if at.width > _WIDEST_BINS else _ramp(hidden_percent)
+    uncapped += part * (step - uncapped)
     target = bounds.capped(uncapped)
     widened = 1 + 1 / days
     whole = weighted(windows, day_weights(days))
@@ -204,6 +205,12 @@ def right_size(
 
 def _upper(at: Mass, factor: float) -> float | None:
     return None if at.high is None else most_of(at.high) * factor
+
+
+def _ramp(hidden_percent: float) -> float:
+    """The part of the step that counts, 0 to 1: a day more or less of hidden windows must not make a jump."""
+    first, last = MOST_HIDDEN_PERCENT / 2, MOST_HIDDEN_PERCENT * 1.5
+    return min(max((hidden_percent - first) / (last - first), 0.0), 1.0)
 
 
 def _is_hidden(one: Interval) -> bool:

@@ -38,8 +38,8 @@ def test_a_free_client_is_sized_by_what_it_sent(config: Path) -> None:
         pytest.approx(wanted, 1e-4),
         pytest.approx(1.1 * wanted, 1e-4),
     )
-    assert (row["limit_per_s"], row["is_at_least"], row["hidden_percent"]) == (1_000_000, False, 0)
-    assert (row["rule"], row["worst_broker_id"], row["reason"]) == ("users/alice", 1, "too high")
+    assert (row["limit_per_s"], row["is_at_least"], row["hidden_percent"]) == (200_000, False, 0)
+    assert (row["rule"], row["worst_broker_id"], row["reason"]) == ("users/<default>", 1, "too high")
     assert row["history_days"] == pytest.approx(14.96, abs=0.01)
 
 
@@ -83,7 +83,7 @@ def test_a_history_below_two_weeks_has_a_reason_and_no_number(config: Path) -> N
 def test_people_see_the_limit_that_is_most_too_low_first(config: Path) -> None:
     text = shown("rightsize", "--config", str(config))
     users = [line.split()[1] for line in text.splitlines() if line.startswith("user ")]
-    assert users == ["bob", "erin", "dave", "alice", "carol"]
+    assert users == ["bob", "erin", "alice", "dave", "carol"]
     assert "5 buckets, 1 with too short a history; windows of 10 s until 2026-11-15 23:05:50 UTC" in text
     assert "user alice" not in shown("rightsize", "--config", str(config), "--user", "bob")
 
@@ -91,7 +91,7 @@ def test_people_see_the_limit_that_is_most_too_low_first(config: Path) -> None:
 def test_csv_has_all_columns(config: Path) -> None:
     code, out, _ = run("rightsize", "--config", str(config), "--output", "csv")
     rows = list(csv.DictReader(io.StringIO(out)))
-    assert (code, [row["bucket_user"] for row in rows]) == (0, ["bob", "erin", "dave", "alice", "carol"])
+    assert (code, [row["bucket_user"] for row in rows]) == (0, ["bob", "erin", "alice", "dave", "carol"])
     assert float(rows[0]["target_per_s"]) > 400_000 and rows[4]["target_per_s"] == ""
 
 
@@ -111,8 +111,8 @@ def test_bounds_of_the_policy_cap_the_target(config: Path, tmp_path: Path) -> No
 
 def test_values_of_a_default_are_compared(config: Path) -> None:
     rows = as_json("rightsize", "--config", str(config), "--defaults")["rows"]
-    # Two overrides: alice needs 152 kB/s and dave 232 kB/s. bob and erin have a default, the first of 200 kB/s and the
-    # second of 100 kB/s on another time: 200 counts. They need 453 and 105 kB/s.
+    # alice and bob have the default of 200 kB/s and need 152 and 453 kB/s: bob does not fit it now, so under a lower one
+    # only alice is newly throttled. dave and erin have overrides, and need 232 and 187 kB/s.
     found = [
         (
             row["entity"],
@@ -125,9 +125,9 @@ def test_values_of_a_default_are_compared(config: Path) -> None:
         for row in rows
     ]
     assert found == [
-        ("users/<default>", 100_000, False, 0, 0, 0),
-        ("users/<default>", 200_000, True, 1, 0, 1),
-        ("users/<default>", 500_000, False, 2, 0, 1),
+        ("users/<default>", 100_000, False, 0, 1, 0),
+        ("users/<default>", 200_000, True, 2, 0, 1),
+        ("users/<default>", 500_000, False, 4, 0, 2),
     ]
     code, _, err = run("rightsize", "--config", str(config), "--defaults", "--user", "bob")
     assert code == 1 and err == "kquota: rightsize: --user works only without --defaults\n"

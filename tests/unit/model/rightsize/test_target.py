@@ -103,3 +103,17 @@ def test_more_than_a_tenth_of_hidden_windows_makes_any_quantile_uncertain() -> N
     assert found.is_at_least and found.upper is None
     few = [each for age in range(14) for each in day(age, (BIN, 100), high=BIN + 40)]
     assert not sized(history(14, *few)).is_at_least
+
+
+def test_hidden_windows_raise_the_target_without_a_jump() -> None:
+    def target(hidden: int) -> float:
+        wide = [each for age in range(14) for each in day(age, (BIN, hidden), high=BIN + 40)]
+        return sized(history(14, *wide)).target
+
+    # 50 of 1,050 are below 5 %: no step. 100 of 1,100 are 9.1 %: 0.41 of it. 200 of 1,200 are 16.7 %: the whole.
+    # The step is from what they were served at most, or the quantile, times 1 and their share.
+    plain, part = 1.05**100.99 * 1.1, (100 * 100 / 1_100 - 5) / 10
+    assert target(50) == pytest.approx(plain)
+    whole = 1.05**101 * (1 + 100 / 1_100) * 1.4
+    assert target(100) == pytest.approx(plain + part * (whole - plain))
+    assert target(200) == pytest.approx(1.05**101 * (1 + 200 / 1_200) * 1.4)
