@@ -3,7 +3,8 @@
 The same code runs on Spark's workers, in the offline commands and as the oracle of the tests. `docs/model.md` lists
 what each public name is for. Every public name can be imported from here, and its module is loaded on first use.
 
-Folders, in reading order: quotas, compare, measure, replay, loops, attribution, govern, simulation, budgets.
+Folders, in reading order: quotas, compare, measure, replay, loops, attribution, govern, simulation, budgets,
+rightsize.
 
 In reading order: owners.
 """

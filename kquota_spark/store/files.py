@@ -157,3 +157,14 @@ def files_sql(table: Table) -> str:
     files = f"getvariable('files_{table.name}')"
     source = f"read_parquet({files}, filename = true, schema = MAP {{{', '.join(schema)}}})"
     return f"select {', '.join(selected)} from {source}"  # noqa: S608 - names of the schema
+
+
+def points_sql(is_local: bool) -> str:
+    """SQL that reads `usage` with its points, from the variable `files_usage` or from `dataset_usage`.
+
+    Args:
+        is_local: whether the files are on a local disk.
+    """
+    # By name: files of older versions have fewer fields in a point.
+    files = "read_parquet(getvariable('files_usage'), union_by_name = true)" if is_local else "dataset_usage"
+    return f"select * from {files}"  # noqa: S608 - names of ours

@@ -22,7 +22,7 @@ from kquota_spark.errors import UserError, one_line
 from kquota_spark.process.time_limit import TimeLimit
 from kquota_spark.schema.columns import Table
 from kquota_spark.schema.quota_tables import QUOTA_RULES
-from kquota_spark.schema.tables import TABLES
+from kquota_spark.schema.tables import TABLES, USAGE
 from kquota_spark.store import files as table_files
 from kquota_spark.store.delta.errors import MissingTableError, delta_errors
 from kquota_spark.store.quota_rows import VIEWS
@@ -212,6 +212,11 @@ class Tables:
         if name == QUOTA_RULES.name:
             for view, sql in VIEWS.items():
                 self._executed(f'create or replace view "{view}" as {sql}')
+
+    def open_points(self) -> None:
+        """Make `usage` visible as `usage_points`, with the points; `usage` is open, and has at least one file."""
+        is_local = local_place_of(self._root, USAGE.name) is not None
+        self._executed(f"create or replace view usage_points as {table_files.points_sql(is_local)}")
 
     def open_if_there(self, name: str, newer_than_ms: int | None = None) -> bool:
         """Open a table unless it is open; return False, after making an empty view, if it does not exist."""

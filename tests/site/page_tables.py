@@ -12,6 +12,7 @@ from pathlib import Path
 from kquota_spark.model.quotas.entities import DEFAULT, Entity
 from kquota_spark.model.quotas.quota_types import QuotaKey
 from kquota_spark.pipeline.shadow.rules import ShadowPin
+from tests.right_size.tables import write_weeks
 from tests.support.logs.captures import KRAFT41
 from tests.support.pipeline.capture_shadow import write_shadow
 from tests.support.pipeline.shadowed import Values
@@ -32,6 +33,8 @@ SHADOW: Values = {
 """The shadow quotas of the pages: another limit for alice's etl, for bob, and for legacy."""
 PLACE = Path(".kquota") / "pages"
 """Where the commands of the pages look for the tables, relative to a checkout."""
+WEEKS = Path(".kquota") / "weeks"
+"""The same for tables of three weeks, which `kquota rightsize` needs."""
 
 
 def write_page_tables(checkout: Path) -> None:
@@ -42,9 +45,18 @@ def write_page_tables(checkout: Path) -> None:
     settings = write_capture(root, KRAFT41)
     write_violations(settings)
     write_shadow(settings, KRAFT41, SHADOW, ShadowPin("proposal", "5d2c0f6a91be", 0))
+    write_growing_weeks(checkout)
     (root.parent / "kquota.yaml").write_text(
         f"cluster_id: {settings.cluster_id}\ntables: {PLACE}/tables\n", encoding="utf-8"
     )
+
+
+def write_growing_weeks(checkout: Path) -> None:
+    """Write tables of three weeks with known demand, and their settings."""
+    place = checkout / WEEKS
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir(parents=True)
+    write_weeks(place, 21).write_text(f"cluster_id: weeks\ntables: {WEEKS}/tables\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ SHAPES = {
     "violations": (), "decisions": (), "usage": (), "connections": (), "findings": ("--evidence",),
     "evidence": ("--user", "alice", "--client-id", "etl"),
     "agreement": ("--by", "bucket"), "budget": ("--by", "bucket"), "doctor": (), "try": (), "impact": (),
+    "rightsize": (),
     "resolve": ("--user", "alice", "--client-id", "etl"),
 }  # fmt: skip
 """The words of each command for JSON over the tables of `kquota try`; `replay` has its own below."""

@@ -1,0 +1,148 @@
+"""The right size of each bucket on its worst broker, and the quality of defaults."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from kquota_spark.enforce.guard_settings import GuardSettings
+from kquota_spark.model.quotas.entities import DEFAULT, Entity
+from kquota_spark.model.quotas.quota_types import QuotaType
+from kquota_spark.model.rightsize.defaults import DefaultQuality, Need, grid, quality
+from kquota_spark.model.rightsize.forecast import (
+    Forecast,
+    Trend,
+    day_levels,
+    days_to_near,
+    growth_of,
+    trend_of,
+)
+from kquota_spark.model.rightsize.target import LEAST_DAYS, MOST_DAYS, Bounds, RightSize, mean_age, right_size
+from kquota_spark.reports.rightsize.windows import DAY_MS, BucketWindows, Place, bucket_windows
+from kquota_spark.reports.scope.period import Period
+from kquota_spark.store.reading import Tables
+
+_ROUNDED_DAYS = 1 / 24
+"""A day is whole without so much of it: the first request of a client is not at midnight."""
+
+
+class Recommendation(NamedTuple):
+    """The right size of a bucket, by its broker with the highest target."""
+
+    place: Place
+    limit_per_s: float | None
+    rule: str | None
+    history_days: float
+    size: RightSize | None
+    """None if the history is too short."""
+    trend: Trend | None
+    forecast: Forecast | None
+
+    @property
+    def is_near(self) -> bool:
+        """Whether the demand is above 80 % of the limit already."""
+        return self.forecast is not None and self.forecast.days == 0
+
+
+def recommendations(
+    tables: Tables,
+    cluster_id: str,
+    to_ms: int,
+    guards: GuardSettings | None = None,
+    from_ms: int | None = None,
+) -> list[Recommendation]:
+    """The right size of each bucket, by quota type and name.
+
+    Args:
+        tables: the tables; `decisions` and `usage` are opened here.
+        cluster_id: the cluster.
+        to_ms: end of the history, epoch ms.
+        guards: its bounds cap the targets.
+        from_ms: start of the history; None for four weeks before its end.
+
+    Raises:
+        UserError: a table is missing or cannot be read.
+    """
+    period = Period(max(from_ms or 0, to_ms - MOST_DAYS * DAY_MS), to_ms)
+    for name in ("decisions", "usage"):
+        tables.open(name, period.from_ms)
+    worst: dict[Place, Recommendation] = {}
+    for found in bucket_windows(tables, cluster_id, period):
+        one = _recommendation(found, to_ms, guards)
+        bucket = one.place._replace(broker_id=0)
+        if bucket not in worst or _needed(one) > _needed(worst[bucket]):
+            worst[bucket] = one
+    return sorted(worst.values(), key=lambda one: one.place[1:])
+
+
+def _needed(one: Recommendation) -> float:
+    return -1.0 if one.size is None else one.size.uncapped
+
+
+def _recommendation(found: BucketWindows, to_ms: int, guards: GuardSettings | None) -> Recommendation:
+    history_days = (to_ms - found.first_ms) / DAY_MS
+    days = int(history_days + _ROUNDED_DAYS)
+    if days < LEAST_DAYS:
+        return Recommendation(found.place, found.limit_per_s, found.rule, history_days, None, None, None)
+    trend = trend_of(day_levels(found.windows, days), days)
+    size = right_size(found.windows, days, bounds=_bounds(found.place, guards))
+    forecast = None
+    if size is not None:
+        present = size.quantile * growth_of(trend, mean_age(days, size.left_out))
+        forecast = days_to_near(trend, present, found.limit_per_s)
+    return Recommendation(found.place, found.limit_per_s, found.rule, history_days, size, trend, forecast)
+
+
+def _bounds(place: Place, guards: GuardSettings | None) -> Bounds:
+    bounds = None if guards is None else guards.bounds_of(QuotaType(place.quota_type).key)
+    return Bounds() if bounds is None else Bounds(bounds.floor, bounds.ceiling)
+
+
+class DefaultCandidate(NamedTuple):
+    """A value of a default, and its effect."""
+
+    entity: Entity
+    quota_type: str
+    present_per_s: float | None
+    """The value in force; None if no bucket has it."""
+    effect: DefaultQuality
+
+
+def default_candidates(found: Iterable[Recommendation]) -> Iterator[DefaultCandidate]:
+    """Values for each default on a grid, by type and entity.
+
+    A default is judged by the buckets with the same tags: those without a rule of their own, and those with one.
+    """
+    groups: dict[tuple[str, Entity], list[Recommendation]] = defaultdict(list)
+    for one in found:
+        if one.size is not None:
+            groups[one.place.quota_type, _default_of(one.place)].append(one)
+    for (quota_type, entity), ones in sorted(
+        groups.items(), key=lambda group: (group[0][0], str(group[0][1]))
+    ):
+        needs = [_need(one) for one in ones]
+        limits = [
+            one.limit_per_s for one in ones if not _is_override(one.rule) and one.limit_per_s is not None
+        ]
+        present = max(limits, default=None)
+        for value in grid(needs, present):
+            yield DefaultCandidate(entity, quota_type, present, quality(needs, value, present))
+
+
+def _default_of(place: Place) -> Entity:
+    return Entity(DEFAULT if place.user else None, DEFAULT if place.client_id or not place.user else None)
+
+
+def _need(one: Recommendation) -> Need:
+    assert one.size is not None
+    return Need(one.size.uncapped, _is_override(one.rule))
+
+
+def _is_override(rule: str | None) -> bool:
+    """Whether a rule names all tags of its buckets, so that it is one bucket's own."""
+    try:
+        entity = Entity.parse(rule or "")
+    except ValueError:  # none, or a callback's
+        return False
+    return DEFAULT not in (entity.user, entity.client_id)

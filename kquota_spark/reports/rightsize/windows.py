@@ -1,0 +1,188 @@
+"""The windows of demand of each bucket, counted in SQL: what was served, and what its connections would have sent.
+
+A window has ten seconds. It is throttled if a throttle began or still ran in it. The pace of a throttled window is the
+sum over its connections: their bytes, divided by the seconds in which they were not muted. There is none if one of them
+had less than two such seconds.
+
+In the first window of a throttle nothing had to wait yet, so its pace is the demand. For a client that does not catch
+up it is the demand in the others too. Muted seconds and bytes of connections are in the points of `usage`, and only
+the points of throttled windows are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any, NamedTuple
+
+from kquota_spark.model.rightsize.demand import BIN_GROWTH, WINDOW_MS, interval_of, is_natural
+from kquota_spark.model.rightsize.target import DayWindows
+from kquota_spark.reports.scope.period import Period
+from kquota_spark.schema.harm import IS_THROTTLED, LONGEST_THROTTLE_MS, mute_end_ms
+from kquota_spark.schema.key_columns import FROM_LOG
+from kquota_spark.store.reading import Tables
+
+DAY_MS = 86_400_000
+_LEAST_FREE_MS = 2_000
+_MOST_NAMES = 20
+"""Maximum number of names in a decision: a list with so many may lack others."""
+_BUCKET = "quota_type, bucket_user, bucket_client_id"
+_KEY = f"broker_id, {_BUCKET}"
+_VARIABLES = "set variable rightsize_{name} = ?"
+_DURING = f"""cluster_id = getvariable('rightsize_cluster') and {FROM_LOG} and quota_type in ('produce', 'fetch')
+  and {{table}}.second >= make_timestamptz(getvariable('rightsize_from_ms')::bigint * 1000)
+  and {{table}}.second < make_timestamptz(getvariable('rightsize_to_ms')::bigint * 1000)"""
+_OF_DECISIONS = _DURING.format(table="decisions") + " and bucket_tags is null"
+_MUTE_END = mute_end_ms("epoch_ms(decisions.second)", LONGEST_THROTTLE_MS, "true")
+_SERVED = f"""
+create or replace temp table rightsize_served as
+select {_KEY}, epoch_ms(decisions.second) // {WINDOW_MS} as window_no, sum(amount)::bigint as amount,
+       max(if({IS_THROTTLED}, {_MUTE_END}, null)) as muted_until_ms,
+       min(decisions.second) as first, max_by(limit_per_s, decisions.second) as limit_per_s,
+       max_by(rule, decisions.second) as rule
+from decisions where {_OF_DECISIONS} group by all
+"""  # noqa: S608 - names of ours
+_WINDOWS = f"""
+create or replace temp table rightsize_windows as
+with held as (
+  select distinct {_KEY}, unnest(range(window_no, (muted_until_ms - 1) // {WINDOW_MS} + 1)) as window_no
+  from rightsize_served where muted_until_ms is not null
+), whole as (
+  select {_KEY}, window_no, coalesce(amount, 0) as amount, held.window_no is not null as is_throttled
+  from rightsize_served full join held using ({_KEY}, window_no)
+)
+select *, is_throttled and not coalesce(lag(is_throttled) over before and lag(window_no) over before = window_no - 1,
+                                        false) as is_first
+from whole where (window_no + 1) * {WINDOW_MS} <= getvariable('rightsize_to_ms')::bigint
+window before as (partition by {_KEY} order by window_no)
+"""  # noqa: S608 - names of ours
+_HEADS = f"""
+select {_KEY}, max_by(limit_per_s, window_no) as limit_per_s, max_by(rule, window_no) as rule,
+       epoch_ms(min(first)) as first_ms
+from rightsize_served group by all order by {_KEY}
+"""  # noqa: S608 - names of ours
+# The clients inside a bucket: by the lists of its decisions, which have at most 20 names, and by its tags.
+_INSIDE = f"""
+create or replace temp table rightsize_inside as
+with lists as (
+  select distinct {_BUCKET}, coalesce(users, []) as users, coalesce(client_ids, []) as client_ids
+  from decisions where {_OF_DECISIONS} and ({_KEY}) in (
+    select ({_KEY}) from rightsize_served where muted_until_ms is not null)
+), clients as (select distinct quota_type, "user", client_id from usage where {_DURING.format(table="usage")})
+select distinct {_BUCKET}, "user", client_id from lists join clients using (quota_type)
+where bucket_user in ('', "user") and bucket_client_id in ('', client_id)
+  and (len(users) in (0, {_MOST_NAMES}) or list_contains(users, "user"))
+  and (len(client_ids) in (0, {_MOST_NAMES}) or list_contains(client_ids, client_id))
+"""  # noqa: S608 - names of ours
+_POINTS = f"""
+create or replace temp table rightsize_points as
+with found as (
+  select {_KEY}, unnest(points) as point
+  from usage_points as usage join rightsize_inside using (quota_type, "user", client_id)
+  join rightsize_windows using ({_KEY})
+  where is_throttled and window_no = epoch_ms(usage.second) // {WINDOW_MS} and {_DURING.format(table="usage")}
+)
+select {_KEY}, point.connection_hash as connection, point.record_time_ms as at_ms,
+       coalesce(point.amount, 0) as amount, coalesce(point.observed_throttle_ms, 0) as throttle_ms
+from found
+"""  # noqa: S608 - names of ours
+_PACES = f"""
+create or replace temp table rightsize_paces as
+with sent as (
+  select {_KEY}, connection, at_ms // {WINDOW_MS} as window_no, sum(amount) as amount from rightsize_points group by all
+), spans as (
+  select {_KEY}, connection, at_ms, at_ms + throttle_ms as end_ms,
+         unnest(range(at_ms // {WINDOW_MS}, (at_ms + throttle_ms - 1) // {WINDOW_MS} + 1)) as window_no
+  from rightsize_points where throttle_ms > 0
+), muted as (
+  select {_KEY}, connection, window_no,
+         sum(least(end_ms, (window_no + 1) * {WINDOW_MS}) - greatest(at_ms, window_no * {WINDOW_MS})) as muted_ms
+  from spans group by all
+), each as (
+  select {_KEY}, window_no, coalesce(amount, 0) as amount, {WINDOW_MS} - coalesce(muted_ms, 0) as free_ms
+  from sent full join muted using ({_KEY}, connection, window_no)
+)
+select {_KEY}, window_no,
+       if(min(free_ms) < {_LEAST_FREE_MS}, null, sum(amount * 1000.0 / free_ms)) as pace_per_s
+from each group by all
+"""  # noqa: S608 - names of ours
+_RATIOS = f"""
+select {_KEY}, median(second.pace_per_s / first.pace_per_s) as ratio
+from rightsize_windows join rightsize_paces as first using ({_KEY}, window_no)
+join rightsize_paces as second using ({_KEY})
+where is_first and second.window_no = rightsize_windows.window_no + 1 and first.pace_per_s > 0
+  and second.pace_per_s is not null
+group by all
+"""  # noqa: S608 - names of ours
+_BIN = f"greatest(0, floor(ln(greatest({{}}, 1)) / ln({BIN_GROWTH}) + 1e-12))::int"
+_LOW, _PACE = _BIN.format(f"amount * 1000.0 / {WINDOW_MS}"), _BIN.format("pace_per_s")
+_CELLS = f"""
+select {_KEY}, (getvariable('rightsize_to_ms')::bigint - 1 - window_no * {WINDOW_MS}) // {DAY_MS} as age,
+       {_LOW} as low, if(pace_per_s is null, null, {_PACE}) as pace, is_throttled, is_first, count(*) as windows
+from rightsize_windows left join rightsize_paces using ({_KEY}, window_no)
+where amount > 0 or is_throttled
+group by all order by {_KEY}
+"""  # noqa: S608 - names of ours
+_HAS_THROTTLES = "select exists(from rightsize_windows where is_throttled)"
+_NO_PACES = f"""
+create or replace temp table rightsize_paces as
+select {_KEY}, window_no, null::double as pace_per_s from rightsize_windows where false
+"""  # noqa: S608 - names of ours
+
+
+class Place(NamedTuple):
+    """A bucket of one broker."""
+
+    broker_id: int
+    quota_type: str
+    user: str
+    client_id: str
+
+
+class BucketWindows(NamedTuple):
+    """The windows of a bucket of one broker."""
+
+    place: Place
+    limit_per_s: float | None
+    """The newest limit; None is none."""
+    rule: str | None
+    first_ms: int
+    """Its first second in the period, epoch ms."""
+    windows: Sequence[DayWindows]
+
+
+def bucket_windows(tables: Tables, cluster_id: str, period: Period) -> Iterator[BucketWindows]:
+    """The windows of each bucket that a quota of bytes counts, also without a limit.
+
+    Args:
+        tables: with `decisions` and `usage` opened from the start of the period on.
+        cluster_id: the cluster.
+        period: its end is the end of the history.
+
+    Raises:
+        UserError: the tables cannot be read.
+    """
+    values = {"cluster": cluster_id, "from_ms": period.from_ms, "to_ms": period.to_ms}
+    for name, value in values.items():
+        tables.query(_VARIABLES.format(name=name), [value])
+    tables.query(_SERVED)
+    tables.query(_WINDOWS)
+    ratios: Mapping[tuple[Any, ...], float] = {}
+    if tables.query(_HAS_THROTTLES).rows[0][0]:
+        tables.open_points()
+        for sql in (_INSIDE, _POINTS, _PACES):
+            tables.query(sql)
+        ratios = {row[:4]: row[4] for row in tables.query(_RATIOS).rows}
+    else:
+        tables.query(_NO_PACES)
+    heads = {row[:4]: row[4:] for row in tables.query(_HEADS).rows}
+    for key, rows in groupby(tables.query(_CELLS).rows, key=lambda row: row[:4]):
+        limit, rule, first_ms = heads[key]
+        natural = is_natural(ratios.get(key))
+        windows = [
+            DayWindows(
+                age, interval_of(low, pace, is_throttled=throttled, is_natural=natural or first), count
+            )
+            for _, _, _, _, age, low, pace, throttled, first, count in rows
+        ]
+        yield BucketWindows(Place(*key), limit, rule, first_ms, windows)

@@ -1,0 +1,1 @@
+"""The right size of limits against generated tenants with known demand."""
