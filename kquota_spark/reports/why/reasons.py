@@ -10,6 +10,7 @@ from kquota_spark.model.attribution.causes import Attribution, attribute
 from kquota_spark.model.attribution.sharing import Fairness, Sharing, fairness, who_slowed_whom
 from kquota_spark.reports.scope.shared_rows import BucketName
 from kquota_spark.reports.why.before import Before
+from kquota_spark.reports.why.positions import positions_of_topic
 from kquota_spark.reports.why.recorded import COVERED, Wanted, limit_at, recorded
 from kquota_spark.schema.key_columns import FROM_LOG
 from kquota_spark.store.reading import Tables
@@ -51,7 +52,11 @@ def is_covered(bucket: BucketName) -> bool:
 
 
 def reasons(
-    settings: Settings, wanted: Sequence[Wanted], most_requests: int = MOST_REQUESTS
+    settings: Settings,
+    wanted: Sequence[Wanted],
+    most_requests: int = MOST_REQUESTS,
+    *,
+    reads_lines: bool = False,
 ) -> list[Reasons]:
     """Why buckets were throttled; those without recorded requests are left out.
 
@@ -59,6 +64,7 @@ def reasons(
         settings: where the tables are, and the cluster.
         wanted: buckets and periods; those of other quota types are left out.
         most_requests: maximum number of requests of a bucket; a period with more ends after them.
+        reads_lines: whether the lines of fetches are read from the log topic again, which takes seconds.
 
     Raises:
         UserError: a table is missing or cannot be read.
@@ -72,7 +78,8 @@ def reasons(
         before = Before(settings, tables)
         cut = [_cut(settings, tables, one, most_requests) for one in chosen]
         for one, of_one in recorded(settings, cut).items():
-            observed = before.observed(one, of_one)
+            positions = positions_of_topic(settings, tables, one) if reads_lines else {}
+            observed = before.observed(one, of_one, positions)
             clients = {request.client for request in of_one.case.requests}
             is_shared = len(clients) > 1 and observed.delay_ms > 0
             found.append(

@@ -41,6 +41,10 @@ COVERED = (QuotaType.PRODUCE.value, QuotaType.FETCH.value, QuotaType.REQUEST.val
 """Quota types with causes: the log has no size of a refused topic, and no refused connection."""
 
 
+RequestKey = tuple[int, int, int]
+"""The broker, the hash of the connection, and the correlation id."""
+
+
 class Wanted(NamedTuple):
     """A bucket on all brokers, and a period, epoch ms, the end exclusive."""
 
@@ -58,6 +62,8 @@ class Recorded(NamedTuple):
     """Total delay in the period by brokers, ms."""
     later: Sequence[Request]
     """The requests of the minute after the period."""
+    keys: Sequence[RequestKey]
+    """What identifies each request in the log, by its order."""
 
 
 def recorded(settings: Settings, wanted: Sequence[Wanted]) -> dict[Wanted, Recorded]:
@@ -119,7 +125,8 @@ def _recorded(
     observed_ms = sum(
         point.observed_throttle_ms for point, *_ in points if one.from_ms <= point.record_time_ms < one.to_ms
     )
-    return Recorded(with_own_times(case, replay), replay, observed_ms, later)
+    keys = [(broker_id, point.connection_hash, point.correlation_id) for point, broker_id, _ in points]
+    return Recorded(with_own_times(case, replay), replay, observed_ms, later, keys)
 
 
 _Placed = tuple[Point, int, Client]
