@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import Any
 
 from kquota_spark.cli.options import bucket_columns
 from kquota_spark.cli.question import Asked, Flag, Found, Question, by_sql, column, own_column
@@ -93,18 +94,19 @@ def _find(asked: Asked) -> Found:
     if _WHY not in asked.flags:
         return found
     rows = [
-        {**row, **(_why(asked, row) if place < _MOST_EXPLAINED else {"why": None})}
+        {**row, **(_why(asked, row) if place < _MOST_EXPLAINED else {"why": None, "causes": None})}
         for place, row in enumerate(found.rows)
     ]
     why = Shown("why", lambda row: row.get(_SHORT) or "-", is_text=True, keep=32)
-    return found._replace(columns=(*found.columns, "why"), rows=rows, shown=(*found.shown, why))
+    return found._replace(columns=(*found.columns, "why", "causes"), rows=rows, shown=(*found.shown, why))
 
 
-def _why(asked: Asked, row: Row) -> dict[str, str | None]:
-    """The main cause of a violation with its part, as a sentence and in a few words; None if it is not known."""
+def _why(asked: Asked, row: Row) -> dict[str, Any]:
+    """The main cause of a violation as a sentence and in a few words, and all causes; None if not known."""
     from kquota_spark.reports.scope.shared_rows import BucketName
     from kquota_spark.reports.why.reasons import reasons
     from kquota_spark.reports.why.recorded import Wanted
+    from kquota_spark.reports.why.rows import cause_rows
     from kquota_spark.reports.why.sentences import main_sentence, short_text
 
     bucket = BucketName(
@@ -114,8 +116,9 @@ def _why(asked: Asked, row: Row) -> dict[str, str | None]:
     settings = asked.settings.changed(cluster_id=row["cluster_id"])
     found = reasons(settings, [Wanted(bucket, row["start_time"], end_ms)])
     if not found:
-        return {"why": None}
-    return {"why": main_sentence(found[0]) or None, _SHORT: short_text(found[0])}
+        return {"why": None, "causes": None}
+    causes = list(cause_rows(found[0]))
+    return {"why": main_sentence(found[0]) or None, _SHORT: short_text(found[0]), "causes": causes}
 
 
 QUESTION = Question(

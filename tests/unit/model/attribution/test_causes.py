@@ -30,6 +30,7 @@ from kquota_spark.model.attribution.counterfactuals import (
     with_own_times,
 )
 from kquota_spark.model.attribution.detectors import DETECTORS, Cause
+from kquota_spark.model.attribution.precision import TRIED, Tried, confidence
 from kquota_spark.model.measure.sampled_rate import RateConfig
 from tests.support.attribution.labelled import CAUSES, NULLS, mixture
 from tests.support.attribution.seeds import HELD_OUT, HELD_OUT_MIXTURES, HELD_OUT_NULLS, KNOWN
@@ -138,6 +139,22 @@ def test_fetches_from_an_earlier_offset_are_the_cause() -> None:
     assert facts["back_records"] == 1_000 + last
     assert facts["lag_records"] == 9_000
     assert found.parts[0].share_ms + found.rest_ms == found.delay_ms
+
+
+def test_confidence_is_the_share_times_the_precision_of_the_detector() -> None:
+    # Laplace's rule: (5 + 1) / (5 + 2), and (6 + 1) / (10 + 2).
+    assert (Tried(5, 5).precision, Tried(10, 6).precision) == (6 / 7, 7 / 12)
+    precision = TRIED[Cause.GROWTH].precision
+    assert 0.5 < precision < 1
+    assert confidence(Cause.GROWTH, 50.0) == 0.5 * precision
+    assert confidence(Cause.GROWTH, 120.0) == precision
+    assert confidence(Cause.GROWTH, -5.0) == 0.0
+    part = attribute(observed(CAUSES[Cause.GROWTH](Chance(1)))).parts[0]
+    assert part.confidence == min(part.share_percent / 100, 1.0) * precision
+
+
+def test_each_cause_has_labelled_runs() -> None:
+    assert set(TRIED) == set(Cause)
 
 
 def test_a_detector_can_be_added() -> None:
