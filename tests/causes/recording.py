@@ -70,12 +70,13 @@ class Answer(NamedTuple):
         return self.attribution is None or not self.attribution.named
 
 
-def answers(folder: Path, root: Path) -> list[Answer]:
+def answers(folder: Path, root: Path, *, has_lines: bool = True) -> list[Answer]:
     """The causes of all buckets of a recording.
 
     Args:
         folder: of `record_seed`.
         root: an empty folder for tables.
+        has_lines: whether the log lines can be read again, as from the topic.
     """
     run = json.loads((folder / RUN_FILE).read_text())
     logs = sorted(folder.glob("broker-*.log.gz"))
@@ -85,14 +86,15 @@ def answers(folder: Path, root: Path) -> list[Answer]:
     _write(root, changes, found)
     positions = {
         key: value
-        for broker_id, path in files
+        for broker_id, path in (files if has_lines else ())
         for key, value in positions_of_lines((broker_id, line) for line in log_lines(path)).items()
     }
     return _answers(run, found, Settings(cluster_id=_CLUSTER, tables=str(root)), positions)
 
 
 def _changes(case: dict[str, Any]) -> list[QuotaChange]:
-    key, before, changes = QuotaKey(case["key"]), None, []
+    key, before = QuotaKey(case["key"]), None
+    changes: list[QuotaChange] = []
     for at_ms, value in case["changes"]:
         since_ms = at_ms if changes else at_ms - _SET_BEFORE_MS
         changes.append(QuotaChange(Entity(case["user"], None), key, value, before, since_ms, since_ms))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,6 +30,8 @@ RUN_FILE = "run.json"
 _LEAST_BYTES = 100
 _HISTORY_RECORD = 4_000
 _WARM_UP_REQUESTS = 3_000
+_OF_USER = re.compile(rb'"principal":"User:[^"]*"')
+_IS_DATA = re.compile(rb'"requestApiKeyName":"(?:PRODUCE|FETCH)"')
 _LEADERS_WITHIN_S = 30.0
 _SETTLES_S = 1.0
 _SPREAD_S = 0.05
@@ -116,8 +119,8 @@ def record_seed(cluster: Cluster, seed: int, labels: Sequence[str], folder: Path
     for broker in cluster.brokers:
         with broker.request_log.open("rb") as file:
             file.seek(begins[broker.id])
-            lines = file.read().rpartition(b"\n")[0] + b"\n"
-        (folder / f"broker-{broker.id}.log.gz").write_bytes(gzip.compress(lines, 6))
+            lines = own_lines(file.read(), [user_of(seed, label) for label in labels])
+        (folder / f"broker-{broker.id}.log.gz").write_bytes(gzip.compress(lines, 9, mtime=0))
     cases = [
         {
             "label": one.label,
@@ -130,6 +133,17 @@ def record_seed(cluster: Cluster, seed: int, labels: Sequence[str], folder: Path
     ]
     run = {"seed": seed, "from_ms": from_ms, "to_ms": now_ms(), "cases": cases}
     (folder / RUN_FILE).write_text(json.dumps(run, indent=1) + "\n")
+
+
+def own_lines(log: bytes, names: Sequence[str]) -> bytes:
+    """The produces and fetches of some users in a request log; other seeds may run beside them."""
+    users = {f'"principal":"User:{name}"'.encode() for name in names}
+    chosen = [
+        line
+        for line in log.rpartition(b"\n")[0].split(b"\n")
+        if (found := _OF_USER.search(line)) and found[0] in users and _IS_DATA.search(line)
+    ]
+    return b"".join(line + b"\n" for line in chosen)
 
 
 def _leaders(cluster: Cluster, topic: str, count: int = 1) -> list[_Place]:
