@@ -52,7 +52,7 @@ def positions_of_topic(settings: Settings, tables: Tables, one: Wanted) -> Posit
     """The positions of the fetches of a bucket, from the log topic.
 
     They are empty for other types, where the settings name no Kafka, and where the topic or the table has no lines of
-    the period any more. Of a busy topic only the beginning of the period is read.
+    the period any more. Only the beginning of the period is read if the topic is busy.
 
     Args:
         settings: Kafka and the format of messages.
