@@ -49,7 +49,7 @@ def test_the_fetches_of_a_bucket_are_read_from_the_topic(
     assert found == {key: of_bob[key] for key in found}
     assert len(found) > 100
     first = next(iter(found.values()))
-    assert first == (Position("3zVww0mCSvKHxuvylpACoA", 0, 0, 4_991),)
+    assert first == (Position("3zVww0mCSvKHxuvylpACoA", 1, 0, 4_991),)
     assert _positions(world, BOB._replace(bucket=BucketName("produce", "bob", ""))) == {}
 
 

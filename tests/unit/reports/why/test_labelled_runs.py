@@ -12,6 +12,7 @@ import pytest
 
 from kquota_spark.model.attribution.detectors import Cause
 from tests.causes.recording import Answer, answers
+from tests.causes.run import own_lines
 from tests.support.places import DATA
 
 RECORDED = DATA / "causes"
@@ -55,3 +56,19 @@ def test_the_parts_add_up_to_the_delay(found: dict[str, Answer]) -> None:
 def test_without_the_offsets_a_backfill_would_be_growth(tmp_path: Path) -> None:
     backfill = {each.label: each for each in answers(RECORDED, tmp_path, has_lines=False)}["backfill"]
     assert backfill.named == [Cause.GROWTH]
+
+
+def test_a_recording_keeps_the_produces_and_fetches_of_its_own_users() -> None:
+    of_one, of_other = (
+        b'{"requestApiKeyName":"%s"},"principal":"User:' + name + b'","listener":"x"}\n'
+        for name in (b"calm-1", b"calm-2")
+    )
+    log = (
+        of_one % b"PRODUCE"
+        + of_other % b"PRODUCE"
+        + of_one % b"FETCH"
+        + of_one % b"METADATA"
+        + b"a line that is cut"
+    )
+    assert own_lines(log, ["calm-1"]) == of_one % b"PRODUCE" + of_one % b"FETCH"
+    assert own_lines(log, ["calm"]) == b""
