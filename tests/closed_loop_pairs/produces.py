@@ -39,14 +39,15 @@ def _varint(value: int) -> bytes:
     return bytes([*found, zigzag])
 
 
-def _batch(value: bytes) -> bytes:
+def record_batch(value: bytes) -> bytes:
     """A record batch (magic 2) with one record without a key."""
     body = b"\x00" + _varint(0) + _varint(0) + b"\x01" + _varint(len(value)) + value + _varint(0)
     rest = _BATCH_REST.pack(0, 0, 0, 0, -1, -1, -1, 1) + _varint(len(body)) + body
     return _BATCH_HEAD.pack(0, len(rest) + 9, -1, 2) + struct.pack(">I", _crc32c(rest)) + rest
 
 
-def _text(value: str) -> bytes:
+def wire_text(value: str) -> bytes:
+    """A text as Kafka's protocol writes it: its length and its bytes."""
     return struct.pack(">h", len(value)) + value.encode()
 
 
@@ -62,11 +63,11 @@ class Producer:
 
     def __init__(self, port: int, client_id: str, topic: str, value_bytes: int) -> None:
         self._port = port
-        batch = _batch(b"x" * value_bytes)
-        self._head = _text(client_id)
+        batch = record_batch(b"x" * value_bytes)
+        self._head = wire_text(client_id)
         self._body = (
             struct.pack(">hhii", -1, 1, _TIMEOUT_MS, 1)
-            + _text(topic)
+            + wire_text(topic)
             + struct.pack(">iii", 1, 0, len(batch))
             + batch
         )

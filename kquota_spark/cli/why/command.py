@@ -50,7 +50,7 @@ from violations {{where}} group by all order by sum({EPISODE_DELAY_MS}) desc nul
 _COLUMNS = (
     "cluster_id", "episode_id", "quota_type", "bucket_user", "bucket_client_id", "from", "to", "limit_per_s",
     "delay_ms", "delay_by_replay_ms", "rank", "cause", "is_named", "share_percent", "share_ms", "delay_without_ms",
-    "sentence", "cure", "evidence",
+    "confidence", "sentence", "cure", "evidence",
 )  # fmt: skip
 
 
@@ -131,7 +131,7 @@ def _chosen(asked: Asked) -> tuple[list[dict[str, Any]], bool]:
 def _answers(asked: Asked, chosen: Sequence[dict[str, Any]]) -> Iterator[Answer]:
     from kquota_spark.cli.why.page import Answer
     from kquota_spark.reports.scope.shared_rows import BucketName
-    from kquota_spark.reports.why.reasons import reasons_of_clusters
+    from kquota_spark.reports.why.reasons import ALL, reasons_of_clusters
     from kquota_spark.reports.why.recorded import Wanted
 
     wanted = [
@@ -145,7 +145,7 @@ def _answers(asked: Asked, chosen: Sequence[dict[str, Any]]) -> Iterator[Answer]
         )
         for row in chosen
     ]
-    found, _ = reasons_of_clusters(asked.settings, wanted)
+    found, _ = reasons_of_clusters(asked.settings, wanted, ALL._replace(reads_lines=True))
     for row, one in zip(chosen, wanted, strict=True):
         if one in found:
             yield Answer(row["cluster_id"], row["episode_id"], found[one])
@@ -153,36 +153,11 @@ def _answers(asked: Asked, chosen: Sequence[dict[str, Any]]) -> Iterator[Answer]
 
 def _rows(answer: Answer) -> Iterator[dict[str, Any]]:
     """One row per cause, and one for the rest: their parts add up to the delay by replay."""
-    from kquota_spark.model.attribution.detectors import Cause
-    from kquota_spark.reports.why.sentences import CURES, cure_of, evidence_text, main_sentence
+    from kquota_spark.reports.why.rows import cause_rows
 
-    found, attribution = answer.reasons, answer.reasons.attribution
-    head = {"cluster_id": answer.cluster_id, "episode_id": answer.episode_id, **_head(found)}
-    for rank, part in enumerate(attribution.parts, 1):
-        yield head | {
-            "rank": rank,
-            "cause": part.cause.value,
-            "is_named": part.is_named,
-            "share_percent": part.share_percent,
-            "share_ms": part.share_ms,
-            "delay_without_ms": part.without_ms,
-            "sentence": evidence_text(part, found.bucket.quota_type),
-            "cure": cure_of(part),
-            "evidence": dict(part.facts),
-        }
-    yield head | {
-        "rank": len(attribution.parts) + 1,
-        "cause": Cause.STEADY.value,
-        "is_named": attribution.main is Cause.STEADY,
-        "share_percent": attribution.rest_percent,
-        "share_ms": attribution.rest_ms,
-        "delay_without_ms": attribution.delay_ms - attribution.rest_ms,
-        "sentence": main_sentence(found)
-        if attribution.main is Cause.STEADY
-        else "the delay without all causes",
-        "cure": CURES[Cause.STEADY] if attribution.main is Cause.STEADY else "",
-        "evidence": {},
-    }
+    head = {"cluster_id": answer.cluster_id, "episode_id": answer.episode_id, **_head(answer.reasons)}
+    for row in cause_rows(answer.reasons):
+        yield head | row
 
 
 def _head(found: Reasons) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from kquota_spark.model.attribution.detectors import (
     Facts,
 )
 from kquota_spark.model.attribution.observed import Observed
+from kquota_spark.model.attribution.precision import confidence
 from kquota_spark.model.attribution.shapley import MOST_EXACT, Shares, shares
 
 NAMED_PERCENT = 10
@@ -42,6 +43,11 @@ class Part:
     def is_named(self) -> bool:
         """Whether its part is large enough to be named."""
         return self.share_percent >= NAMED_PERCENT
+
+    @property
+    def confidence(self) -> float:
+        """Its share of the delay times the precision of its detector, from 0 to 1."""
+        return confidence(self.cause, self.share_percent)
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,14 +41,14 @@ GROWTH = 1.3
 """Least amount of a client that grew, as a multiple of its usual amount."""
 NEW_MS = 86_400_000
 """Maximum time since a new client was first seen, ms."""
-KNOWN_BEFORE_MS = 600_000
-"""Least time that the tables contain before a client is first seen, ms: else everyone is new."""
 SMALL = 0.3
 """Maximum size of small requests, as a multiple of the usual size."""
 MERGED_MS = 100
 """Time within which small requests of a connection could be one, ms."""
 HOT = 2.0
 """Least amount of a hot broker, as a multiple of the mean of all brokers."""
+HOT_OTHERS_PERCENT = 2
+"""Least amount of the other brokers, percent, now or in the minutes before: else the client has one partition."""
 LEAST_REPEATS = 5
 """Least number of repeated requests."""
 LEFT_PERCENT = 10
@@ -66,6 +66,7 @@ class Cause(Enum):
     NEW_CLIENT = "new_client"
     GROWTH = "growth"
     REPEATS = "repeats"
+    BACKFILL = "backfill"
     BURST = "burst_after_idle"
     SMALL_REQUESTS = "small_requests"
     HOT_BROKER = "hot_broker"
@@ -118,16 +119,21 @@ def _value(limit_per_s: float | None) -> float:
     return math.inf if limit_per_s is None else limit_per_s
 
 
-def new_client(observed: Observed, case: Case) -> Evidence | None:
-    """Clients that were first seen at most a day before the period."""
+def new_clients(observed: Observed) -> Mapping[Client, int]:
+    """Clients that were first seen at most a day before the period, with that time."""
     first_seen_ms = observed.first_seen_ms or {}
-    new = {
+    return {
         client: first_ms
         for client in clients_of(observed.inside)
         if (first_ms := first_seen_ms.get(client)) is not None
         and first_ms >= observed.from_ms - NEW_MS
-        and first_ms - observed.tables_from_ms >= KNOWN_BEFORE_MS
+        and first_ms - observed.tables_from_ms >= observed.known_before_ms
     }
+
+
+def new_client(observed: Observed, _: Case) -> Evidence | None:
+    """Clients that were first seen at most a day before the period."""
+    new = new_clients(observed)
     if not new:
         return None
     largest = max(new, key=lambda client: observed.sustained.get(client, Totals()).amount)
@@ -148,12 +154,12 @@ def growth(observed: Observed, _: Case) -> Evidence | None:
     if baseline is None:
         return None
     rates: dict[Client, tuple[float, float]] = {}
-    small = small_sizes(observed)
+    others = {*small_sizes(observed), *new_clients(observed)}
     for client, totals in observed.sustained.items():
         before = baseline.clients.get(client, Totals())
         usual = observed.demand_per_s(client, before, 1_000 * baseline.seconds)
         now = observed.demand_per_s(client, totals, observed.sustained_ms)
-        if usual > 0 and now >= GROWTH * usual and client not in small:
+        if usual > 0 and now >= GROWTH * usual and client not in others:
             rates[client] = now, usual
     if not rates:
         return None
@@ -188,6 +194,26 @@ def repeats(observed: Observed, _: Case) -> Evidence | None:
         "amount_percent": _percent(amount, charged(observed.inside)),
     }
     return Evidence(facts, partial(without_requests, orders=observed.repeats))
+
+
+def backfill(observed: Observed, _: Case) -> Evidence | None:
+    """Consumers that read old records: from an earlier offset, or those of a pause."""
+    found = observed.backlogs
+    if not found:
+        return None
+    orders = frozenset[int]().union(*(each.orders for each in found))
+    largest = max(found, key=lambda each: (each.lag_records, -each.begin_ms))
+    amount = charged(each for each in observed.inside if each.order in orders)
+    facts: Facts = {
+        "clients": len({each.client for each in found}),
+        "user": largest.client[0],
+        "client_id": largest.client[1],
+        "at_ms": largest.begin_ms,
+        "lag_records": largest.lag_records,
+        "back_records": largest.back_records,
+        "amount_percent": _percent(amount, charged(observed.inside)),
+    }
+    return Evidence(facts, partial(without_requests, orders=orders))
 
 
 def burst_after_idle(observed: Observed, _: Case) -> Evidence | None:
@@ -259,7 +285,10 @@ def small_requests(observed: Observed, _: Case) -> Evidence | None:
 
 
 def hot_broker(observed: Observed, case: Case) -> Evidence | None:
-    """One broker that gets a multiple of the mean of all brokers."""
+    """One broker that gets a multiple of the mean of all brokers.
+
+    A client that only ever sends to one broker has one partition there. That is how it was made, and no imbalance.
+    """
     brokers = observed.brokers
     if len(brokers) < 2:
         return None
@@ -271,6 +300,9 @@ def hot_broker(observed: Observed, case: Case) -> Evidence | None:
     total = sum(amounts.values())
     hottest = max(amounts, key=lambda broker_id: (amounts[broker_id], -broker_id), default=None)
     if hottest is None or amounts[hottest] * len(brokers) < HOT * total:
+        return None
+    elsewhere = charged(each for each in case.requests if each.broker_id != hottest)
+    if 100 * elsewhere < HOT_OTHERS_PERCENT * charged(case.requests):
         return None
     facts: Facts = {
         "broker_id": hottest,
@@ -314,6 +346,7 @@ def _percent(part: float, whole: float) -> float:
 DETECTORS = (
     Detector(Cause.NEW_CLIENT, new_client),
     Detector(Cause.REPEATS, repeats),
+    Detector(Cause.BACKFILL, backfill),
     Detector(Cause.GROWTH, growth),
     Detector(Cause.SMALL_REQUESTS, small_requests),
     Detector(Cause.BURST, burst_after_idle),

@@ -15,6 +15,7 @@ from itertools import pairwise
 from operator import attrgetter
 from typing import NamedTuple
 
+from kquota_spark.model.attribution.backlogs import Backlog, Position, backlogs
 from kquota_spark.model.attribution.counterfactuals import (
     Case,
     Client,
@@ -33,6 +34,8 @@ BURST_SHARE = 0.8
 A client that always wants more gets all of it."""
 FIRST_THROTTLE_MS = 11_000
 """Maximum time from the beginning of a burst to its first throttle, ms."""
+KNOWN_BEFORE_MS = 600_000
+"""Least time that the tables contain before a client is first seen, ms: else everyone is new."""
 REQUEST_TIMEOUT_MS = 30_000
 """Default request.timeout.ms of clients: a retry comes within this time of the request, ms."""
 LEAST_FREE = 0.05
@@ -100,6 +103,8 @@ class Observed:
         brokers: all brokers of the cluster that served clients in the period.
         sizes: the produce and fetch requests of each client in the period; only for thread time.
         later: the requests of the minute after the period.
+        positions: what each fetch read, by the order of its request; empty if its lines were not read.
+        known_before_ms: least time that the tables contain before a new client.
     """
 
     case: Case
@@ -114,6 +119,8 @@ class Observed:
     brokers: tuple[int, ...] = ()
     sizes: Mapping[Client, Sizes] = field(default_factory=dict)
     later: Sequence[Request] = ()
+    positions: Mapping[int, Sequence[Position]] = field(default_factory=dict)
+    known_before_ms: int = KNOWN_BEFORE_MS
 
     @property
     def from_ms(self) -> int:
@@ -159,6 +166,14 @@ class Observed:
         return frozenset(_repeats(self.case.requests))
 
     @cached_property
+    def backlogs(self) -> list[Backlog]:
+        """Old records that consumers read in the throttled time."""
+        throttles = {request.order: throttle_ms for request, throttle_ms in self.throttles}
+        inside = {request.order for request in self.inside}
+        found = backlogs(self.case.requests, self.positions, throttles, self.replay.ring.horizon_ms)
+        return [each for each in found if not inside.isdisjoint(each.orders)]
+
+    @cached_property
     def bursts(self) -> Mapping[int, frozenset[int]]:
         """The orders of the requests of each burst, by the time of its beginning."""
         throttles = {request.order: throttle_ms for request, throttle_ms in self.throttles}
@@ -191,8 +206,8 @@ class Observed:
 
     @cached_property
     def apart(self) -> frozenset[int]:
-        """Orders of requests in bursts and of repeats: they do not count as growth."""
-        return self.repeats.union(*self.bursts.values())
+        """Orders of requests in bursts, of repeats and of backlogs: they do not count as growth."""
+        return self.repeats.union(*self.bursts.values(), *(each.orders for each in self.backlogs))
 
     @cached_property
     def sustained(self) -> Mapping[Client, Totals]:

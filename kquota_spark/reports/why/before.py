@@ -14,6 +14,7 @@ from kquota_spark.model.attribution.observed import Baseline, BaselineKind, Obse
 from kquota_spark.model.attribution.onsets import BEFORE_MS, SLOT_MS
 from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.reports.scope.shared_rows import BucketName
+from kquota_spark.reports.why.positions import Positions
 from kquota_spark.reports.why.recorded import Recorded, Wanted
 from kquota_spark.schema.key_columns import FROM_LOG
 from kquota_spark.store.reading import Tables
@@ -22,6 +23,8 @@ _HOUR_MS, _DAY_MS, _WEEK_MS = 3_600_000, 86_400_000, 604_800_000
 _WEEKS = 4
 _LEAST_BEFORE_MS, _MOST_BEFORE_MS = 60_000, 600_000
 """Least and most time before a period that counts as usual, where the tables have no earlier day."""
+_FILLING_MS = 11_000
+"""Time in which a change can fill the samples before it is throttled: it does not count as usual, if there is more."""
 _IN_TIME = f"""cluster_id = ? and {FROM_LOG} and usage.second >= make_timestamptz(?::bigint)
   and usage.second < make_timestamptz(?::bigint)"""
 _OF_BUCKET = "(? = '' or \"user\" = ?) and (? = '' or client_id = ?)"
@@ -64,12 +67,13 @@ class Before:
         first_ms, last_ms = tables.query(_ENDS, [self._cluster_id]).rows[0]
         self._first_ms, self._last_ms = int(first_ms or 0), int(last_ms or 0)
 
-    def observed(self, one: Wanted, found: Recorded) -> Observed:
+    def observed(self, one: Wanted, found: Recorded, positions: Positions | None = None) -> Observed:
         """A bucket with what came before its period.
 
         Args:
             one: the bucket and the period.
             found: its requests.
+            positions: what its fetches read; None if their lines are not read.
         """
         window = _Window(one.from_ms, one.to_ms)
         slots_from_ms = max(one.from_ms - BEFORE_MS, self._first_ms) // SLOT_MS * SLOT_MS
@@ -87,6 +91,9 @@ class Before:
             self._brokers(window),
             self._sizes(one.bucket, window) if is_thread_time else {},
             found.later,
+            {order: positions[key] for order, key in enumerate(found.keys) if key in positions}
+            if positions
+            else {},
         )
 
     def _during(self, window: _Window) -> tuple[object, ...]:
@@ -130,7 +137,10 @@ class Before:
             kind, windows = BaselineKind.DAY, [day]
         if not windows:
             length_ms = max(_MOST_BEFORE_MS, one.to_ms - one.from_ms)
-            before = _Window(max(self._first_ms, one.from_ms - length_ms), one.from_ms)
+            end_ms = one.from_ms - _FILLING_MS
+            if end_ms - self._first_ms < _LEAST_BEFORE_MS:
+                end_ms = one.from_ms
+            before = _Window(max(self._first_ms, end_ms - length_ms), end_ms)
             if before.to_ms - before.from_ms < _LEAST_BEFORE_MS:
                 return None
             kind, windows = BaselineKind.BEFORE, [before]

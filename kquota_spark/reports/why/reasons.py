@@ -8,9 +8,11 @@ from typing import NamedTuple
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.model.attribution.causes import Attribution, attribute
+from kquota_spark.model.attribution.observed import Observed
 from kquota_spark.model.attribution.sharing import Fairness, Sharing, fairness, who_slowed_whom
 from kquota_spark.reports.scope.shared_rows import BucketName
 from kquota_spark.reports.why.before import Before
+from kquota_spark.reports.why.positions import positions_of_topic
 from kquota_spark.reports.why.recorded import COVERED, Recorded, Wanted, limit_at, recorded
 from kquota_spark.schema.key_columns import FROM_LOG
 from kquota_spark.store.reading import Tables
@@ -43,6 +45,8 @@ class Bounds(NamedTuple):
     """
     is_sharing_of_steady: bool = False
     """Whether only shared buckets without a named cause get `Reasons.sharing`: sentences need it for no other."""
+    reads_lines: bool = False
+    """Whether the lines of fetches are read from the log topic again, which takes seconds."""
 
 
 OfCluster = tuple[str, Wanted]
@@ -108,7 +112,8 @@ def reasons(settings: Settings, wanted: Sequence[Wanted], bounds: Bounds = ALL) 
         found: dict[Wanted, Reasons] = {}
         left = bounds.of_sharing
         for one, of_one in recorded(settings, list(dict.fromkeys(cut.values()))).items():
-            found[one] = _reasons(before, one, of_one, bounds, left)
+            positions = positions_of_topic(settings, tables, one) if bounds.reads_lines else {}
+            found[one] = _reasons(one, of_one, before.observed(one, of_one, positions), bounds, left)
             if left is not None and (sharing := found[one].sharing) is not None:
                 left -= sharing.measured
     return Explained({asked: found[one] for asked, one in cut.items() if one in found}, left_out)
@@ -161,9 +166,8 @@ def _within(
     return cut, tuple(left_out)
 
 
-def _reasons(before: Before, one: Wanted, of_one: Recorded, bounds: Bounds, left: int | None) -> Reasons:
+def _reasons(one: Wanted, of_one: Recorded, observed: Observed, bounds: Bounds, left: int | None) -> Reasons:
     """The answer about one bucket; `left` is what replays about shared buckets may still measure, None for all."""
-    observed = before.observed(one, of_one)
     clients = len({request.client for request in of_one.case.requests})
     is_shared = clients > 1 and observed.delay_ms > 0
     attribution = attribute(observed)

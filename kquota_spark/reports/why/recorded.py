@@ -37,8 +37,14 @@ from kquota_spark.reports.clients.what_if import WARM_UP_MS
 from kquota_spark.reports.scope.shared_rows import BucketName
 
 _LATER_MS = 1_000 * BURST_S
+_NETWORK_PARTS = (0.0, 0.25, 0.5, 0.75, 1.0)
+"""Parts of the time to send responses that are tried."""
 COVERED = (QuotaType.PRODUCE.value, QuotaType.FETCH.value, QuotaType.REQUEST.value)
 """Quota types with causes: the log has no size of a refused topic, and no refused connection."""
+
+
+RequestKey = tuple[int, int, int]
+"""The broker, the hash of the connection, and the correlation id."""
 
 
 class Wanted(NamedTuple):
@@ -58,6 +64,8 @@ class Recorded(NamedTuple):
     """Total delay in the period by brokers, ms."""
     later: Sequence[Request]
     """The requests of the minute after the period."""
+    keys: Sequence[RequestKey]
+    """What identifies each request in the log, by its order."""
 
 
 def recorded(settings: Settings, wanted: Sequence[Wanted]) -> dict[Wanted, Recorded]:
@@ -118,16 +126,18 @@ def _recorded(
         return None
     ring = next(iter({rings.get(broker_id, default) for broker_id in of_bucket}))
     replay = Replay(ring, one.from_ms, rings, one.bucket.quota_type == QuotaType.REQUEST.value)
-    requests = list(_requests(points))
+    observed_ms = sum(
+        point.observed_throttle_ms for point, *_ in points if one.from_ms <= point.record_time_ms < one.to_ms
+    )
+    part = _network_part(points, limits, replay, one.to_ms, observed_ms) if replay.is_thread_time else 0.0
+    requests = list(_requests(points, part))
     later = [request for request in requests if request.time_ms >= one.to_ms]
     case = Case(requests[: len(requests) - len(later)], limits)
     throttles = {request.order: ms for request, ms in replay_at_recorded_times(replay, case)}
     not_waiting = _not_waiting(case.requests, throttles)
     replay = Replay(ring, one.from_ms, rings, replay.is_thread_time, not_waiting)
-    observed_ms = sum(
-        point.observed_throttle_ms for point, *_ in points if one.from_ms <= point.record_time_ms < one.to_ms
-    )
-    return Recorded(with_own_times(case, replay), replay, observed_ms, later)
+    keys = [(broker_id, point.connection_hash, point.correlation_id) for point, broker_id, _ in points]
+    return Recorded(with_own_times(case, replay), replay, observed_ms, later, keys)
 
 
 _Placed = tuple[Point, int, Client]
@@ -146,7 +156,24 @@ def _points(one: Wanted, of_bucket: Mapping[int, Sequence[GovernedSecond]]) -> l
     return found
 
 
-def _requests(points: Sequence[_Placed]) -> Iterator[Request]:
+def _network_part(
+    points: Sequence[_Placed], limits: tuple[LimitFrom, ...], replay: Replay, to_ms: int, observed_ms: int
+) -> float:
+    """The part of the time to send responses with which the delay by replay is nearest to that by brokers.
+
+    Brokers charge the time of their network thread. The log has only the time to send a response, which is its most.
+    Small requests are sent in as much time as they are handled.
+    """
+    errors = {}
+    for part in _NETWORK_PARTS:
+        requests = [each for each in _requests(points, part) if each.time_ms < to_ms]
+        throttles = replay_at_recorded_times(replay, Case(requests, limits))
+        delay_ms = sum(ms for request, ms in throttles if request.time_ms >= replay.from_ms)
+        errors[part] = abs(delay_ms - observed_ms)
+    return min(errors, key=lambda part: (errors[part], part))
+
+
+def _requests(points: Sequence[_Placed], network_part: float) -> Iterator[Request]:
     """The requests; a throttled fetch has the size of the next answered fetch of its connection."""
     names: dict[tuple[int, int], int] = {}
     sizes: dict[tuple[int, int], int] = {}
@@ -161,7 +188,7 @@ def _requests(points: Sequence[_Placed]) -> Iterator[Request]:
         is_probe = point.kind in THROTTLED_FETCHES
         yield Request(
             point.record_time_ms, order, broker_id, names.setdefault(key, len(names)), client,
-            size if is_probe else point.amount, is_probe,
+            size if is_probe else point.amount + round(network_part * point.network_time_us), is_probe,
         )  # fmt: skip
 
 

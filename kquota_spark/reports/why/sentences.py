@@ -26,6 +26,7 @@ TITLES = {
     Cause.NEW_CLIENT: "new client",
     Cause.GROWTH: "growth",
     Cause.REPEATS: "repeats (likely)",
+    Cause.BACKFILL: "old records read",
     Cause.BURST: "burst after idle",
     Cause.SMALL_REQUESTS: "many small requests",
     Cause.HOT_BROKER: "hot broker",
@@ -37,6 +38,7 @@ CURES = {
     Cause.NEW_CLIENT: "give the new client a quota of its own",
     Cause.GROWTH: "raise the limit, if the growth is meant to stay; else check the client",
     Cause.REPEATS: "longer delivery.timeout.ms and request.timeout.ms, so that waiting requests are not sent again",
+    Cause.BACKFILL: "a quota of its own for the backfill, or a consumer that reads old records more slowly",
     Cause.BURST: "spread what need not be sent at once, or set a larger quota.window.num",
     Cause.SMALL_REQUESTS: "linger.ms and batch.size at the producer, fetch.min.bytes at the consumer",
     Cause.HOT_BROKER: "more partitions, or move leaders to other brokers: the limit holds on each broker",
@@ -80,6 +82,14 @@ def _repeats(facts: Mapping[str, Any], _: str) -> str:
     return f"{text}: {facts['amount_percent']:.0f} % of the amount, {facts['connections']:,} connections"
 
 
+def _backfill(facts: Mapping[str, Any], _: str) -> str:
+    start = (
+        f"{facts['back_records']:,} records earlier than before" if facts["back_records"] else "after a pause"
+    )
+    text = f"{_clients(facts)} read old records from {_time(facts['at_ms'])}, beginning {start}"
+    return f"{text}: up to {facts['lag_records']:,} records behind, {facts['amount_percent']:.0f} % of the amount"
+
+
 def _burst(facts: Mapping[str, Any], quota_type: str) -> str:
     amount = amount_text(quota_type, facts["largest_amount"])
     count = "a burst" if facts["bursts"] == 1 else f"{facts['bursts']:,} bursts"
@@ -118,6 +128,7 @@ _WORDS: Mapping[Cause, _Words] = {
     Cause.NEW_CLIENT: _new,
     Cause.GROWTH: _growth,
     Cause.REPEATS: _repeats,
+    Cause.BACKFILL: _backfill,
     Cause.BURST: _burst,
     Cause.SMALL_REQUESTS: _small,
     Cause.HOT_BROKER: _hot,

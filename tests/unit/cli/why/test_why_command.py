@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from kquota_spark.model.attribution.detectors import Cause
+from kquota_spark.model.attribution.precision import TRIED
 from kquota_spark.model.quotas.entities import Entity
 from tests.support.attribution.labelled import CAUSES
 from tests.support.attribution.tables import write_recording
@@ -113,6 +114,20 @@ def test_a_violation_shows_its_cause_if_asked(cut: Path) -> None:
     [row] = json.loads(out)["rows"]
     assert row["why"] == "100 % of the delay: the limit was cut from 160 kB/s to 65.4 kB/s at 11-21 05:40:01"
     assert "why" not in json.loads(run(["violations", "--config", config, "--output", "json"])[1])["rows"][0]
+
+
+def test_a_violation_has_the_causes_of_why_in_json(cut: Path) -> None:
+    _, out, _ = run(["violations", "--config", str(cut / "kquota.yaml"), "--why", "--output", "json"])
+    [row] = json.loads(out)["rows"]
+    answer = _answer(cut)["rows"]
+    assert row["causes"] == [{name: each[name] for name in row["causes"][0]} for each in answer]
+    first = row["causes"][0]
+    assert (first["rank"], first["cause"]) == (1, "limit_cut")
+    assert first["confidence"] == min(first["share_percent"] / 100, 1.0) * TRIED[Cause.LIMIT_CUT].precision
+    assert set(first) == {
+        "rank", "cause", "is_named", "share_percent", "share_ms", "delay_without_ms", "confidence", "sentence", "cure",
+        "evidence",
+    }  # fmt: skip
 
 
 def test_throttled_and_explain_have_the_same_cause(cut: Path) -> None:

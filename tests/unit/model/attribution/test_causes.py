@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import cycle
 from time import process_time
 
 import pytest
 
+from kquota_spark.model.attribution.backlogs import Position
 from kquota_spark.model.attribution.causes import (
     LEAST_DELAY_MS,
     NAMED_PERCENT,
@@ -28,10 +30,11 @@ from kquota_spark.model.attribution.counterfactuals import (
     with_own_times,
 )
 from kquota_spark.model.attribution.detectors import DETECTORS, Cause
+from kquota_spark.model.attribution.precision import TRIED, Tried, confidence
 from kquota_spark.model.measure.sampled_rate import RateConfig
 from tests.support.attribution.labelled import CAUSES, NULLS, mixture
 from tests.support.attribution.seeds import HELD_OUT, HELD_OUT_MIXTURES, HELD_OUT_NULLS, KNOWN
-from tests.support.attribution.simulated import Recording, observed
+from tests.support.attribution.simulated import FROM_MS, Recording, Sender, observed, sent
 from tests.support.chance import Chance
 
 T = 1_000_000
@@ -92,6 +95,66 @@ def test_a_cause_below_a_tenth_is_not_named() -> None:
     assert NAMED_PERCENT == 10
     part = found.parts[0]
     assert part.share_percent == 100 * part.share_ms / found.delay_ms >= 10
+
+
+def test_a_client_with_all_its_traffic_on_one_broker_has_no_hot_broker() -> None:
+    recording = CAUSES[Cause.STEADY](Chance(5))._replace(brokers=(1, 2, 3))
+    found = attribute(observed(recording))
+    assert (found.parts, found.main) == ((), Cause.STEADY)
+    # One of 40 requests goes elsewhere: 2.5 % on average.
+    records = [
+        replace(each, broker_id=2) if place % 40 == 0 else each
+        for place, each in enumerate(recording.records)
+    ]
+    assert attribute(observed(recording._replace(records=records))).main is Cause.HOT_BROKER
+
+
+def test_a_new_client_that_came_before_the_first_throttle_is_no_growth() -> None:
+    chance = Chance(6)
+    alice = Sender(("alice", "app"), lambda _: 20_000.0, lambda _: 1_000.0)
+    new = Sender(("newcomer", "app"), lambda _: 30_000.0, lambda _: 1_000.0, from_ms=FROM_MS - 8_000)
+    limits = (LimitFrom(0, 40_000.0),)
+    known = observed(Recording(sent([alice, new], limits, chance), limits))
+    assert known.baseline is not None
+    assert known.baseline.clients["newcomer", "app"].amount > 0
+    assert [part.cause for part in attribute(known).parts] == [Cause.NEW_CLIENT]
+
+
+def test_fetches_from_an_earlier_offset_are_the_cause() -> None:
+    before = observed(CAUSES[Cause.STEADY](Chance(3)))
+    asked = [each for each in before.case.requests if each.time_ms >= FROM_MS]
+    # The consumer follows the end of the partition. In the period it reads from its beginning, far behind.
+    positions = {
+        each.order: [Position("orders", 0, 1_000 + each.order, 1_001 + each.order)]
+        for each in before.case.requests
+    } | {each.order: [Position("orders", 0, place, 9_000)] for place, each in enumerate(asked)}
+    found = attribute(replace(before, positions=positions))
+    assert [part.cause for part in found.named] == [Cause.BACKFILL]
+    facts = found.parts[0].facts
+    last = max(
+        each.order
+        for each in before.case.requests
+        if each.time_ms < FROM_MS and each.connection == asked[0].connection
+    )
+    assert facts["back_records"] == 1_000 + last
+    assert facts["lag_records"] == 9_000
+    assert found.parts[0].share_ms + found.rest_ms == found.delay_ms
+
+
+def test_confidence_is_the_share_times_the_precision_of_the_detector() -> None:
+    # Laplace's rule: (5 + 1) / (5 + 2), and (6 + 1) / (10 + 2).
+    assert (Tried(5, 5).precision, Tried(10, 6).precision) == (6 / 7, 7 / 12)
+    precision = TRIED[Cause.GROWTH].precision
+    assert 0.5 < precision < 1
+    assert confidence(Cause.GROWTH, 50.0) == 0.5 * precision
+    assert confidence(Cause.GROWTH, 120.0) == precision
+    assert confidence(Cause.GROWTH, -5.0) == 0.0
+    part = attribute(observed(CAUSES[Cause.GROWTH](Chance(1)))).parts[0]
+    assert part.confidence == min(part.share_percent / 100, 1.0) * precision
+
+
+def test_each_cause_has_labelled_runs() -> None:
+    assert set(TRIED) == set(Cause)
 
 
 def test_a_detector_can_be_added() -> None:

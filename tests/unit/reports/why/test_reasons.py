@@ -21,7 +21,7 @@ from kquota_spark.reports.why.recorded import Wanted, recorded
 from kquota_spark.reports.why.sentences import cure_of, main_sentence, short_text, title_of
 from kquota_spark.store.reading import Tables
 from tests.support.attribution.labelled import CAUSES
-from tests.support.attribution.simulated import FROM_MS, TO_MS, observed
+from tests.support.attribution.simulated import FROM_MS, TO_MS, observed, totals
 from tests.support.attribution.tables import write_recording
 from tests.support.chance import Chance
 from tests.support.tables.table_rows import usage, write_table
@@ -56,7 +56,8 @@ def test_the_tables_give_the_cause_of_the_cluster(cause: Cause, tmp_path: Path) 
 
 
 def test_the_same_hour_of_the_day_before_is_the_baseline_where_the_tables_have_it(tmp_path: Path) -> None:
-    write_recording(tmp_path, CAUSES[Cause.GROWTH](Chance(4)), Entity(client_id="app"))
+    recording = CAUSES[Cause.GROWTH](Chance(4))
+    write_recording(tmp_path, recording, Entity(client_id="app"))
     write_table(tmp_path, "usage", usage(-7_200, user="earlier", points=[]))
     settings = Settings(cluster_id="demo", tables=str(tmp_path))
     [of_one] = recorded(settings, [WANTED]).values()
@@ -67,6 +68,10 @@ def test_the_same_hour_of_the_day_before_is_the_baseline_where_the_tables_have_i
         assert usual is not None
         assert usual.kind is BaselineKind.BEFORE
         assert usual.seconds == 600
+        # The samples of 11 s before the throttle may have the change in them.
+        assert usual.clients == totals(
+            [each for each in recording.records if FROM_MS - 611_000 <= each.time_ms < FROM_MS - 11_000]
+        )
         later = before.observed(_replaced(WANTED, 86_400_000), of_one)
         weeks = before.observed(_replaced(WANTED, 2 * 7 * 86_400_000), of_one)
     assert later.baseline is not None
@@ -113,7 +118,11 @@ def test_the_answer_of_a_period_is_the_same_whatever_else_is_asked(tmp_path: Pat
     recording = CAUSES[Cause.STEADY](Chance(4))
     limit = recording.limits[0].limit_per_s
     assert limit is not None
-    cuts = [LimitFrom(0, 4 * limit), LimitFrom(FROM_MS - 270_000, 2 * limit), LimitFrom(FROM_MS + 1_000, limit)]
+    cuts = [
+        LimitFrom(0, 4 * limit),
+        LimitFrom(FROM_MS - 270_000, 2 * limit),
+        LimitFrom(FROM_MS + 1_000, limit),
+    ]
     write_recording(tmp_path, recording._replace(limits=tuple(cuts)), Entity(client_id="app"))
     settings = Settings(cluster_id="demo", tables=str(tmp_path))
     # The first limit governed more than the warm-up before the last minute: only the early period reads its requests.
