@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from kquota_spark.cli.answers import of_one_cluster
 from kquota_spark.cli.filters import Filter
 from kquota_spark.cli.options import (
     TIME_FORMS,
@@ -15,7 +16,6 @@ from kquota_spark.cli.options import (
     counted_text,
 )
 from kquota_spark.cli.question import Asked, Flag, Found, Question, column
-from kquota_spark.cli.read.throttled import of_one_cluster
 from kquota_spark.cli.rightsize.sentences import NEAR_TITLE, days_text, left_out_day, reason_of
 from kquota_spark.cli.text.render import Colour, Row, Shown
 from kquota_spark.config.settings import Settings
