@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from kquota_spark.errors import UserError
@@ -11,6 +11,7 @@ from kquota_spark.reports.scope.report_scope import Scope
 from kquota_spark.reports.scope.shared_rows import BucketName, ThrottledBucket
 from kquota_spark.reports.why.reasons import Bounds, Reasons, is_covered, reasons
 from kquota_spark.reports.why.recorded import Wanted
+from kquota_spark.reports.why.request_counts import request_counts
 from kquota_spark.schema.harm import EPISODE_DELAY_MS, EPISODE_END
 
 MOST_BUCKETS = 20
@@ -19,10 +20,6 @@ WITHIN = Bounds(of_bucket=25_000, of_all=100_000, of_sharing=2_000_000)
 """What the report replays. If a bucket has more requests, its violation with the most total delay is explained."""
 BY_CAUSE = WITHIN._replace(of_sharing=0)
 """The same without who slowed whom."""
-_REQUESTS = """
-select coalesce(sum(requests), 0)::bigint as requests from used
-where is_log and quota_type = ? and (? = '' or "user" = ?) and (? = '' or client_id = ?)
-"""
 _WORST = f"""
 select greatest(epoch_ms(start_time), ?) as from_ms, least(epoch_ms({EPISODE_END}), ?) as to_ms from violations
 where cluster_id = ? and quota_type = ? and bucket_user = ? and bucket_client_id = ? and bucket_tags is null
@@ -74,7 +71,7 @@ def reasons_of(scope: Scope, throttled: Sequence[ThrottledBucket], bounds: Bound
         if one.delay_ms >= LEAST_DELAY_MS and not one.shared_with and is_covered(one.bucket)
     ]
     try:
-        wanted = [_period(scope, bucket) for bucket in chosen[:MOST_BUCKETS]]
+        wanted = list(_periods(scope, chosen[:MOST_BUCKETS]))
         explained = reasons(scope.settings, wanted, bounds)
     except UserError:
         return WhyThrottled({})
@@ -101,13 +98,16 @@ def reasons_of_shared(scope: Scope, throttled: Sequence[ThrottledBucket]) -> lis
         return []
 
 
-def _period(scope: Scope, bucket: BucketName) -> Wanted:
-    """The period of the report, or for a busy bucket that of its worst violation in it."""
-    names = bucket.user, bucket.user, bucket.client_id, bucket.client_id
-    whole = Wanted(bucket, scope.covered.from_ms, scope.covered.to_ms)
-    [row] = scope.rows(_REQUESTS, bucket.quota_type, *names)
-    if row["requests"] <= WITHIN.of_bucket:
-        return whole
+def _periods(scope: Scope, buckets: Sequence[BucketName]) -> Iterator[Wanted]:
+    """The period of the report for each bucket, or for a busy one that of its worst violation in it."""
+    whole = [Wanted(bucket, scope.covered.from_ms, scope.covered.to_ms) for bucket in buckets]
+    counts = request_counts(scope.tables, scope.cluster_id, whole, WITHIN.of_bucket)
+    for one, count in zip(whole, counts, strict=True):
+        yield one if count.end_ms is None else _worst(scope, one)
+
+
+def _worst(scope: Scope, whole: Wanted) -> Wanted:
+    bucket = whole.bucket
     own = scope.cluster_id, bucket.quota_type, bucket.user, bucket.client_id
     worst = scope.rows(_WORST, whole.from_ms, whole.to_ms, *own, whole.to_ms, whole.from_ms)
     return whole if not worst else Wanted(bucket, worst[0]["from_ms"], worst[0]["to_ms"])

@@ -14,21 +14,11 @@ from kquota_spark.reports.scope.shared_rows import BucketName
 from kquota_spark.reports.why.before import Before
 from kquota_spark.reports.why.positions import positions_of_topic
 from kquota_spark.reports.why.recorded import COVERED, Recorded, Wanted, limit_at, recorded
-from kquota_spark.schema.key_columns import FROM_LOG
+from kquota_spark.reports.why.request_counts import request_counts
 from kquota_spark.store.reading import Tables
 
 MOST_REQUESTS = 200_000
 """Maximum number of requests of one bucket for which causes are searched: a few seconds for three causes."""
-_UP_TO = f"""
-select min(second_ms) filter (reached > ?), coalesce(max(reached) filter (reached <= ?), min(reached), 0)::bigint
-from (
-  select epoch_ms(usage.second) as second_ms, sum(sum(requests)) over (order by epoch_ms(usage.second)) as reached
-  from usage
-  where cluster_id = ? and {FROM_LOG} and quota_type = ? and (? = '' or "user" = ?) and (? = '' or client_id = ?)
-    and usage.second >= make_timestamptz(?::bigint) and usage.second < make_timestamptz(?::bigint)
-  group by 1
-)
-"""  # noqa: S608 - names of ours
 
 
 class Bounds(NamedTuple):
@@ -152,12 +142,8 @@ def _within(
     cut: dict[Wanted, Wanted] = {}
     left_out = []
     left = bounds.of_all
-    for one in chosen:
-        bucket = one.bucket
-        names = bucket.user, bucket.user, bucket.client_id, bucket.client_id
-        during = one.from_ms * 1_000, one.to_ms * 1_000
-        asked = [*[bounds.of_bucket] * 2, settings.cluster_id, bucket.quota_type, *names, *during]
-        end_ms, requests = tables.query(_UP_TO, asked).rows[0]
+    counts = request_counts(tables, settings.cluster_id, chosen, bounds.of_bucket)
+    for one, (end_ms, requests) in zip(chosen, counts, strict=True):
         if left is not None and cut and requests > left:
             left_out.append(one)
             continue
