@@ -38,10 +38,11 @@ def counted(root: Path, most: int, *asked: Wanted) -> list[RequestCount]:
 def test_each_bucket_has_the_requests_of_its_names_in_its_own_period(tmp_path: Path) -> None:
     found = counted(
         tmp_path, 1_000,
-        wanted("alice", ""), wanted("", "etl"), wanted("bob", "etl", T0_MS + 1_000), wanted("", ""), wanted("x", ""),
+        wanted("alice", ""), wanted("", "etl"), wanted("bob", "etl", T0_MS + 1_000),
+        wanted("bob", "", T0_MS, T0_MS + 1_000), wanted("", ""), wanted("x", ""),
     )  # fmt: skip
-    # 3 x 10 + 1; 2 users x 3 x 10; 2 x 10; all 61; none.
-    assert found == [RequestCount(None, number) for number in (31, 60, 20, 61, 0)]
+    # 3 x 10 + 1; 2 users x 3 x 10; 2 x 10; 10; all 61; none.
+    assert found == [RequestCount(None, number) for number in (31, 60, 20, 10, 61, 0)]
 
 
 def test_the_second_that_passes_the_maximum_is_the_end(tmp_path: Path) -> None:
