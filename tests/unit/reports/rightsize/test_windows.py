@@ -141,3 +141,9 @@ def test_without_lists_of_names_the_tags_of_the_bucket_decide(tmp_path: Path) ->
         usage(5, user="bob", points=[point(5, 90_000)]),
     )  # fmt: skip
     assert intervals(tmp_path) == {exactly(4_000): 1}
+
+
+def test_without_usage_the_demand_of_a_throttled_window_has_no_bound(tmp_path: Path) -> None:
+    write_table(tmp_path, "decisions", throttled(4, 20_000, 5_000))
+    write_table(tmp_path, "usage")
+    assert intervals(tmp_path) == {Interval(bin_of(2_000), None): 1}
