@@ -83,6 +83,7 @@ THEN = [
     ("migration --before {root}/old.yaml --after {root}/new.yaml --tables {root}/tables", 2),
     ("why --since 3650d --tables {root}/tables", 0),
     ("budget --tables {root}/tables", 0),
+    ("rightsize --tables {root}/tables", 0),
     ("shadow --since 3650d --tables {root}/tables", 1),
     ("impact --tables {root}/tables", 1),
     ("tree --tables {root}/tables", 0),

@@ -18,9 +18,7 @@ def found() -> list[Outcome]:
 
 
 def test_the_loss_is_a_fifth_below_that_of_vpa_and_of_todays_estimate(found: list[Outcome]) -> None:
-    # Three of the twelve are hidden so much that there is only a lower bound.
-    sure = [one for one in found if not one.size.is_at_least]
-    own, *others = (fmean(losses) for losses in zip(*(one.losses for one in sure), strict=True))
+    own, *others = (fmean(losses) for losses in zip(*(one.losses for one in found), strict=True))
     assert [own <= 0.8 * other for other in others] == [True] * 3
 
 

@@ -10,7 +10,7 @@ four minutes it has 50 kB/s.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 import duckdb
@@ -23,7 +23,7 @@ from kquota_spark.schema.tables import DECISIONS, USAGE
 FIRST = datetime(2026, 11, 1, tzinfo=UTC)
 NEW_DAYS = 3
 _SENT = """
-with hours as (select range as hour from range({from_hour}, {to_hour})), windows as (
+with hours as (select range as hour from range({hours})), windows as (
   select hour, range as place, {start} + hour * 3600 + range * 10 as at_s from hours, range(36)
 ), sent as (
   select at_s + 1 as at_s, 10 * (100000 + 1000 * place) as amount, 0 as throttle_ms, name as "user", rule, limit_per_s,
@@ -41,7 +41,8 @@ with hours as (select range as hour from range({from_hour}, {to_hour})), windows
   select at_s + 1, if(place < 12, 1000000, 500000), if(place < 12, 9000, 0), 'erin', 'users/erin', 100000.0, 4
   from windows
 )
-select 'weeks' as cluster_id, make_timestamptz(at_s * 1000000) as second, 1 as broker_id, 'produce' as quota_type,
+select 'weeks' as cluster_id, make_timestamptz(at_s * 1000000)::date as event_date,
+       make_timestamptz(at_s * 1000000) as second, 1 as broker_id, 'produce' as quota_type,
        'User' as principal_type, "user", 'app' as client_id, 0 as tile, amount, 1 as requests, 0 as duplicates,
        amount::double as rate_per_s, throttle_ms as observed_throttle_ms, 'log' as source,
        [{{'record_time_ms': at_s * 1000, 'log_time_ms': at_s * 1000 + 2, 'connection_hash': connection,
@@ -64,35 +65,23 @@ def write_weeks(root: Path, days: int) -> Path:
     """
     connection = duckdb.connect()
     connection.execute("set TimeZone = 'UTC'")
-    for day in range(days):
-        sql = _SENT.format(
-            from_hour=24 * day,
-            to_hour=24 * day + 24,
-            start=int(FIRST.timestamp()),
-            new_hour=24 * (days - NEW_DAYS),
-        )
-        found = connection.sql(sql).to_arrow_table()
-        for table in (USAGE, DECISIONS):
-            append(root, table, found, (FIRST + timedelta(days=day)).date())
+    sql = _SENT.format(hours=24 * days, start=int(FIRST.timestamp()), new_hour=24 * (days - NEW_DAYS))
+    found = connection.sql(sql).to_arrow_table()
+    for table in (USAGE, DECISIONS):
+        _write(root, table, found)
     settings = root / "kquota.yaml"
     settings.write_text(f"cluster_id: weeks\ntables: {root / 'tables'}\n", encoding="utf-8")
     return settings
 
 
-def append(root: Path, table: Table, found: pa.Table, date: object) -> None:
-    """Append the columns of a table that are found, of one day; the others are null."""
+def _write(root: Path, table: Table, found: pa.Table) -> None:
+    """Write the columns of a table that are found; the others are null."""
     schema = table.arrow_schema()
     columns = [
-        pa.array([date] * found.num_rows, pa.date32())
-        if field.name == "event_date"
-        else found.column(field.name).cast(field.type)
+        found.column(field.name).cast(field.type)
         if field.name in found.column_names
         else pa.nulls(found.num_rows, field.type)
         for field in schema
     ]
-    write_deltalake(
-        str(root / "tables" / table.name),
-        pa.Table.from_arrays(columns, schema=schema),
-        mode="append",
-        partition_by=list(table.partition_by),
-    )
+    whole = pa.Table.from_arrays(columns, schema=schema)
+    write_deltalake(str(root / "tables" / table.name), whole, partition_by=list(table.partition_by))

@@ -11,9 +11,7 @@ from kquota_spark.reports.rightsize.recommended import Recommendation
 from kquota_spark.reports.rightsize.windows import DAY_MS
 
 _SIZED_PERCENT = 10.0
-"""A limit fits if it is not this much above its upper bound, and not below the target, percent."""
-
-
+"""A limit is too high if it is so much above the upper bound of the demand, percent."""
 _ODD_RATIO = 1.1
 """A day is odd if it would make the demand so many times as high."""
 

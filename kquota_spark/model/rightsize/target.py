@@ -172,6 +172,8 @@ def right_size(
         return None
     left_out = highest_day(windows, days)
     found = weighted(windows, day_weights(days, left_out))
+    if not any(found.values()):  # it was active on that day only
+        left_out, found = None, weighted(windows, day_weights(days))
     masses = distribution(found)
     if not masses:
         return None
@@ -220,7 +222,7 @@ def _is_hidden(one: Interval) -> bool:
 
 def _step_from(found: Mapping[Interval, float]) -> float:
     """What hidden windows were served on average, times 1 and their share: the more are hidden, the more is missing."""
-    hidden = {one: weight for one, weight in found.items() if _is_hidden(one)}
+    hidden = {one: weight for one, weight in found.items() if weight and _is_hidden(one)}
     if not hidden:
         return 0.0
     served = fsum(weight * most_of(one.low) for one, weight in hidden.items()) / fsum(hidden.values())

@@ -123,7 +123,7 @@ from rightsize_windows left join rightsize_paces using ({_KEY}, window_no)
 where amount > 0 or is_throttled
 group by all order by {_KEY}
 """  # noqa: S608 - names of ours
-_HAS_THROTTLES = "select exists(from rightsize_windows where is_throttled)"
+_HAS_PACES = "select exists(from rightsize_windows where is_throttled) and exists(from usage)"
 _NO_PACES = f"""
 create or replace temp table rightsize_paces as
 select {_KEY}, window_no, null::double as pace_per_s from rightsize_windows where false
@@ -168,7 +168,7 @@ def bucket_windows(tables: Tables, cluster_id: str, period: Period) -> Iterator[
     tables.query(_SERVED)
     tables.query(_WINDOWS)
     ratios: Mapping[tuple[Any, ...], float] = {}
-    if tables.query(_HAS_THROTTLES).rows[0][0]:
+    if tables.query(_HAS_PACES).rows[0][0]:
         tables.open_points()
         for sql in (_INSIDE, _POINTS, _PACES):
             tables.query(sql)

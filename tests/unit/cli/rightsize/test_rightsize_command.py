@@ -111,8 +111,8 @@ def test_bounds_of_the_policy_cap_the_target(config: Path, tmp_path: Path) -> No
 
 def test_values_of_a_default_are_compared(config: Path) -> None:
     rows = as_json("rightsize", "--config", str(config), "--defaults")["rows"]
-    # alice and bob have the default of 200 kB/s and need 152 and 453 kB/s: bob does not fit it now, so under a lower one
-    # only alice is newly throttled. dave and erin have overrides, and need 232 and 187 kB/s.
+    # alice and bob have the default of 200 kB/s and need 152 and 453 kB/s: bob does not fit it now, so under a lower
+    # one only alice is newly throttled. dave and erin have overrides, and need 232 and 187 kB/s.
     found = [
         (
             row["entity"],

@@ -117,3 +117,15 @@ def test_hidden_windows_raise_the_target_without_a_jump() -> None:
     whole = 1.05**101 * (1 + 100 / 1_100) * 1.4
     assert target(100) == pytest.approx(plain + part * (whole - plain))
     assert target(200) == pytest.approx(1.05**101 * (1 + 200 / 1_200) * 1.4)
+
+
+def test_a_day_that_is_left_out_hides_nothing() -> None:
+    found = sized(history(14, *day(3, (BIN + 30, 1_000), high=None)))
+    assert (found.left_out, found.hidden_percent, found.is_at_least) == (3, 0, False)
+    assert found.target == sized(history()).target
+
+
+def test_a_single_active_day_is_not_left_out() -> None:
+    found = sized(day(3, (BIN, 1_000)))
+    assert (found.left_out, found.odd_ratio) == (None, 1)
+    assert found.target == sized(history()).target

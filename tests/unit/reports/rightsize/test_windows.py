@@ -131,3 +131,19 @@ def test_other_sources_types_and_times_are_left_out(tmp_path: Path) -> None:
     )  # fmt: skip
     write_table(tmp_path, "usage", usage(1))
     assert intervals(tmp_path) == {exactly(100): 1}
+
+
+def test_without_lists_of_names_the_tags_of_the_bucket_decide(tmp_path: Path) -> None:
+    row = throttled(4, 20_000, 5_000) | {"users": None, "client_ids": None}
+    write_table(tmp_path, "decisions", row)
+    write_table(
+        tmp_path, "usage", usage(4, amount=20_000, points=[point(4, 20_000, 5_000)]),
+        usage(5, user="bob", points=[point(5, 90_000)]),
+    )  # fmt: skip
+    assert intervals(tmp_path) == {exactly(4_000): 1}
+
+
+def test_without_usage_the_demand_of_a_throttled_window_has_no_bound(tmp_path: Path) -> None:
+    write_table(tmp_path, "decisions", throttled(4, 20_000, 5_000))
+    write_table(tmp_path, "usage")
+    assert intervals(tmp_path) == {Interval(bin_of(2_000), None): 1}

@@ -1,0 +1,38 @@
+"""The right size of a bucket is that of its broker with the highest target."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kquota_spark.config.settings import Settings
+from kquota_spark.reports.rightsize.recommended import Recommendation, recommendations
+from kquota_spark.store.reading import Tables
+from tests.support.tables.table_rows import T0_MS, decision, usage, write_table
+
+DAY_S = 86_400
+
+
+def found(root: Path) -> list[Recommendation]:
+    with Tables(Settings(cluster_id="demo", tables=str(root))) as tables:
+        return recommendations(tables, "demo", T0_MS)
+
+
+def test_a_quota_is_per_broker_so_the_worst_one_counts(tmp_path: Path) -> None:
+    sent = ((1, 10_000), (2, 50_000), (3, 20_000))
+    rows = [
+        decision(-day * DAY_S + 10, broker_id=broker, amount=amount) for day in range(1, 16) for broker, amount in sent
+    ]  # fmt: skip
+    write_table(tmp_path, "decisions", *rows)
+    write_table(tmp_path, "usage", usage(-DAY_S))
+    [one] = found(tmp_path)
+    assert (one.place.broker_id, one.size is not None) == (2, True)
+    # 50,000 bytes in a window of 10 s are 5,000 per second.
+    assert one.size is not None and 5_000 < one.size.target < 5_000 * 1.05 * 1.1
+
+
+def test_a_broker_with_too_short_a_history_hides_no_other(tmp_path: Path) -> None:
+    rows = [decision(-day * DAY_S + 10, amount=10_000) for day in range(1, 16)]
+    write_table(tmp_path, "decisions", *rows, decision(-DAY_S + 10, broker_id=0, amount=90_000))
+    write_table(tmp_path, "usage", usage(-DAY_S))
+    [one] = found(tmp_path)
+    assert (one.place.broker_id, int(one.history_days)) == (1, 14)
