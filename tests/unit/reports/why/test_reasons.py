@@ -113,7 +113,11 @@ def test_the_answer_of_a_period_is_the_same_whatever_else_is_asked(tmp_path: Pat
     recording = CAUSES[Cause.STEADY](Chance(4))
     limit = recording.limits[0].limit_per_s
     assert limit is not None
-    cuts = [LimitFrom(0, 4 * limit), LimitFrom(FROM_MS - 270_000, 2 * limit), LimitFrom(FROM_MS + 1_000, limit)]
+    cuts = [
+        LimitFrom(0, 4 * limit),
+        LimitFrom(FROM_MS - 270_000, 2 * limit),
+        LimitFrom(FROM_MS + 1_000, limit),
+    ]
     write_recording(tmp_path, recording._replace(limits=tuple(cuts)), Entity(client_id="app"))
     settings = Settings(cluster_id="demo", tables=str(tmp_path))
     # The first limit governed more than the warm-up before the last minute: only the early period reads its requests.
