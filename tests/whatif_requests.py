@@ -1,4 +1,4 @@
-"""`python -m tests.bench.whatif_requests --requests N`: how long `kquota whatif` takes for so many requests.
+"""`python -m tests.whatif_requests --requests N`: how long `kquota whatif` takes for so many requests.
 
 Three brokers over an hour, five requests a second in each bucket, on two connections. Measured twice: with another
 limit for one bucket, and for every bucket.
@@ -99,7 +99,7 @@ def _cpu_s() -> float:
 
 
 def main() -> int:
-    options = argparse.ArgumentParser(prog="python -m tests.bench.whatif_requests", description=__doc__)
+    options = argparse.ArgumentParser(prog="python -m tests.whatif_requests", description=__doc__)
     options.add_argument("--requests", type=int, default=1_000_000, metavar="N", help="default: 1,000,000")
     chosen = options.parse_args()
     with tempfile.TemporaryDirectory(prefix="kquota-whatif-") as directory:
