@@ -25,11 +25,11 @@ from tests.bench.job import (
     environment,
     spark_submit,
 )
+from tests.bench.plain import plain_round
 from tests.bench.preloaded import ROUNDS, Case, Size, measure, preload
 from tests.bench.report import Cell, Report, say
 from tests.bench.rounds import CPU_COLUMNS, Round, cpu_cells, lines_per_s
 from tests.bench.runs.floor import floor_rounds
-from tests.bench.plain import plain_round
 
 SIZE = Size(int(os.environ.get("BENCH_WARM_UP", "8000000")), int(os.environ.get("BENCH_LINES", "2000000")))
 _TABLES = {"all": ALL_REQUESTS, "throttled": THROTTLED_REQUESTS}

@@ -10,8 +10,8 @@ from deltalake import DeltaTable
 
 from kquota_spark.model.quotas.entities import DEFAULT
 from tests.bench.lines import EVEN, START_MS, closing_heartbeats, lines
-from tests.bench.reconcile import problems
 from tests.bench.plain import PlainAudit
+from tests.bench.reconcile import problems
 from tests.support.spark.queries import change, settings_at, write_rules
 
 COUNT = 2_000
