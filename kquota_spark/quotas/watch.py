@@ -16,7 +16,7 @@ from kquota_spark.model.quotas.rules import BEGINNING_MS, END_MS, is_ahead
 from kquota_spark.process.clock import now_ms
 from kquota_spark.quotas.leaders import LeaderWatcher
 from kquota_spark.quotas.ledger import NAME_LIMIT, Edits, Ledger, mended, timed_alike_ahead
-from kquota_spark.quotas.watched_sources import AdminSource, Answer, WatchedSource, ZooKeeperSource
+from kquota_spark.quotas.watched_sources import FOLLOWED, Answer, WatchedSource
 from kquota_spark.store.delta.errors import delta_errors
 from kquota_spark.store.rules_tables import RulesTables
 from kquota_spark.store.storage import storage_options
@@ -29,7 +29,6 @@ _PAUSE_MS = 60_000
 """Maximum time between two checks that belong to one period, ms."""
 _MOST_CHECKS = 100
 """Maximum number of kept periods of checks."""
-_SOURCES: dict[str, type[WatchedSource]] = {"zookeeper": ZooKeeperSource, "admin": AdminSource}
 
 
 class Watcher:
@@ -78,7 +77,7 @@ class Watcher:
                 self._tables.write_file([*found.changes, *found.ip_changes], self._clock_ms())
             return
         try:
-            self._source = source = _SOURCES[quotas.source](self._settings, self._clock_ms)
+            self._source = source = FOLLOWED[quotas.source](self._settings, self._clock_ms)
             first = self._first_answer(source)
             # Written even without an edit: this repairs the tables after a crash between the writes of the two.
             self._record(source, first, is_first=True)

@@ -17,7 +17,9 @@ from kquota_spark.enforce.ports import Cluster
 from kquota_spark.enforcement.assembly import Edges, enforcement_edges
 from kquota_spark.kafka.quota_admin import QuotaAdmin
 from kquota_spark.model.quotas.entities import Entity
+from kquota_spark.process.clock import now_ms
 from kquota_spark.process.processes import wait_for
+from kquota_spark.quotas.watched_sources import FOLLOWED, WatchedSource
 from tests.support.clusters.config_tree import config_tree
 from tests.support.clusters.quota_nodes import payload, put
 from tests.support.clusters.scram_users import credentials, set_credential
@@ -31,10 +33,14 @@ SCRAM = "salt=c2FsdA==,stored_key=a/b+c==,server_key=d,iterations=4096"
 class _Leased:
     """A cluster with the lease of an enforcer."""
 
-    def __init__(self, edges: Edges) -> None:
+    def __init__(self, settings: Settings, edges: Edges) -> None:
         self.cluster: Cluster = edges.cluster
+        self._settings = settings
         self._lease = edges.lease
         self.fencing = fencing_of(edges.lease)
+
+    def followed(self) -> WatchedSource:
+        return FOLLOWED[self._settings.quotas.source](self._settings, now_ms)
 
     def lose_lease(self) -> None:
         self._lease.release()
@@ -44,9 +50,9 @@ class _Leased:
 class ZooKeeperUnderTest(_Leased):
     """A chroot of the test's ZooKeeper; others edit it as administrators do."""
 
-    def __init__(self, edges: Edges, client: KazooClient, address: str) -> None:
-        super().__init__(edges)
-        self._client, self._address = client, address
+    def __init__(self, settings: Settings, edges: Edges, client: KazooClient) -> None:
+        super().__init__(settings, edges)
+        self._client, self._address = client, settings.quotas.zookeeper_connect
 
     def edit(self, quota: Quota, value: float | None) -> None:
         names = {"user": quota.entity.user, "client_id": quota.entity.client_id}
@@ -68,8 +74,10 @@ class ZooKeeperUnderTest(_Leased):
 class BrokersUnderTest(_Leased):
     """Brokers behind the Admin API; others edit by it as well."""
 
-    def __init__(self, edges: Edges, brokers: embedded.Cluster, admin: QuotaAdmin) -> None:
-        super().__init__(edges)
+    def __init__(
+        self, settings: Settings, edges: Edges, brokers: embedded.Cluster, admin: QuotaAdmin
+    ) -> None:
+        super().__init__(settings, edges)
         self._brokers, self._admin = brokers, admin
 
     def edit(self, quota: Quota, value: float | None) -> None:
@@ -100,12 +108,12 @@ def brokers_under_test(brokers: embedded.Cluster, root: Path) -> Iterator[Cluste
         enforcement_edges(settings) as edges,
         closing(QuotaAdmin(brokers.bootstrap_servers, {}, timeout_ms=60_000)) as admin,
     ):
-        yield BrokersUnderTest(edges, brokers, admin)
+        yield BrokersUnderTest(settings, edges, brokers, admin)
 
 
 def test_zookeeper(edges: Edges, client: KazooClient, enforced: Settings) -> None:
     client.ensure_path("/config/ips")
-    cluster = ZooKeeperUnderTest(edges, client, enforced.quotas.zookeeper_connect)
+    cluster = ZooKeeperUnderTest(enforced, edges, client)
     for claim in CLUSTER_CLAIMS:
         claim(cluster, claim.__name__)
 

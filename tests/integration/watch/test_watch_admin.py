@@ -15,11 +15,11 @@ from kquota_spark.config.settings import Kafka, Quotas, Settings
 from kquota_spark.embedded.admin import alter_quota
 from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.errors import UserError
-from kquota_spark.model.quotas.entities import DEFAULT, AnyEntity
-from kquota_spark.model.quotas.quota_types import AnyKey
+from kquota_spark.model.quotas.entities import DEFAULT
+from kquota_spark.model.quotas.quota_set import QuotaSet
 from kquota_spark.process.clock import now_ms
 from kquota_spark.quotas.watch import Watcher
-from kquota_spark.quotas.watched_sources import AdminSource
+from kquota_spark.quotas.watched_sources import PolledSource
 from tests.support.clusters.outages import pause, resume
 from tests.support.clusters.quota_nodes import known_through_ms, produce_rates, rows, until_known
 from tests.support.clusters.waiting import WITHIN_S, until
@@ -96,10 +96,10 @@ def test_an_edit_made_while_nobody_watched_may_be_as_old_as_the_last_poll(
 def held_back(watcher: Watcher, monkeypatch: pytest.MonkeyPatch) -> threading.Lock:
     """A lock that each poll of the watcher takes."""
     source, lock = watcher._source, threading.Lock()
-    assert isinstance(source, AdminSource)
+    assert isinstance(source, PolledSource)
     described = source._described
 
-    def locked() -> dict[AnyEntity, dict[AnyKey, float]]:
+    def locked() -> QuotaSet:
         with lock:
             return described()
 

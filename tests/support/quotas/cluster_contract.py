@@ -13,10 +13,15 @@ from kquota_spark.enforce.ports import Change, Cluster, Held, Outcome
 from kquota_spark.model.quotas.entities import DEFAULT, AnyEntity, Entity, IpEntity
 from kquota_spark.model.quotas.quota_set import QuotaSet
 from kquota_spark.model.quotas.quota_types import AnyKey, IpQuotaKey, QuotaKey
+from kquota_spark.process.clock import now_ms
+from kquota_spark.process.processes import wait_for
+from kquota_spark.quotas.ledger import Edits, Ledger
+from kquota_spark.quotas.watched_sources import WatchedSource
 
 PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 PERCENT, MUTATIONS = QuotaKey.REQUEST_PERCENTAGE, QuotaKey.CONTROLLER_MUTATION_RATE
 CONNECTIONS = IpQuotaKey.CONNECTION_CREATION_RATE
+Edited = tuple[AnyKey, float | None, float | None]
 
 
 class ClusterUnderTest(Protocol):
@@ -37,6 +42,9 @@ class ClusterUnderTest(Protocol):
 
     def all_of(self, entity: Entity) -> object:
         """Everything that the cluster keeps of an entity, quotas and the rest, to the byte; compared only."""
+
+    def followed(self) -> WatchedSource:
+        """The quotas of the cluster, to follow; not connected yet."""
 
     def lose_lease(self) -> None:
         """Another enforcer takes over: `fencing` is not the newest number any more."""
@@ -256,6 +264,63 @@ def an_edit_of_a_person_in_between_is_not_overwritten(cluster: ClusterUnderTest,
     assert values_of(cluster, quota.entity) == {PRODUCE: 6_000_000.0}
 
 
+def followed_edits(
+    cluster: ClusterUnderTest, name: str, source: WatchedSource, ledger: Ledger
+) -> list[Edited]:
+    """Key, value and previous value of the edits of a user since the last call, by key; it waits for one."""
+    found: list[Edited] = []
+
+    def is_there() -> bool:
+        answer = source.changes(ledger)
+        assert answer is None or not (answer.edits.refused or answer.edits.vanished)
+        changes = [] if answer is None else answer.edits.changes
+        found.extend((each.key, each.value, each.previous) for each in changes if each.entity == Entity(name))
+        return bool(found)
+
+    # A broker follows its controller, and a watch its server, some milliseconds behind.
+    assert wait_for(is_there, within_s=60)
+    return sorted(found, key=lambda edit: edit[0].value)
+
+
+def each_edit_is_followed_once_whoever_makes_it(cluster: ClusterUnderTest, name: str) -> None:
+    quota, source, ledger = Quota(Entity(user=name), PRODUCE), cluster.followed(), Ledger([], {})
+    source.start()
+    try:
+        assert edited(cluster, quota.entity, {PRODUCE: 5_000_000.0, PERCENT: 12.5}) is None
+        first = followed_edits(cluster, name, source, ledger)
+        assert first == [(PRODUCE, 5_000_000.0, None), (PERCENT, 12.5, None)]
+        assert written(cluster, quota, 4_000_000.0) is Outcome.DONE
+        assert followed_edits(cluster, name, source, ledger) == [(PRODUCE, 4_000_000.0, 5_000_000.0)]
+        cluster.edit(quota, 3_000_000.0)
+        assert followed_edits(cluster, name, source, ledger) == [(PRODUCE, 3_000_000.0, 4_000_000.0)]
+        assert edited(cluster, quota.entity, {PRODUCE: None, PERCENT: None}) is None
+        assert followed_edits(cluster, name, source, ledger) == [
+            (PRODUCE, None, 3_000_000.0),
+            (PERCENT, None, 12.5),
+        ]
+        last = source.changes(ledger)
+        assert last is not None
+        assert last.edits == Edits()
+    finally:
+        source.stop()
+
+
+def quotas_from_before_are_followed_and_all_is_known_since(cluster: ClusterUnderTest, name: str) -> None:
+    assert edited(cluster, Entity(user=name), {FETCH: 7.0}) is None
+    source, ledger, before_ms = cluster.followed(), Ledger([], {}), now_ms()
+    source.start()
+    try:
+        assert followed_edits(cluster, name, source, ledger) == [(FETCH, 7.0, None)]
+        answer = source.changes(ledger)
+        assert answer is not None
+        assert answer.known_through_ms is not None
+        # Brokers of a KRaft cluster answer from a copy that may be 100 ms old.
+        assert before_ms - 100 <= answer.known_through_ms <= now_ms()
+    finally:
+        source.stop()
+    assert edited(cluster, Entity(user=name), {FETCH: None}) is None
+
+
 def a_late_enforcer_writes_nothing(cluster: ClusterUnderTest, name: str) -> None:
     """The last claim to run on a cluster: it loses the lease."""
     quota = Quota(Entity(user=name), PRODUCE)
@@ -288,6 +353,8 @@ CLUSTER_CLAIMS: tuple[Callable[[ClusterUnderTest, str], None], ...] = (
     credentials_stay_when_a_quota_is_restored,
     what_somebody_else_changed_is_not_overwritten,
     an_edit_of_a_person_in_between_is_not_overwritten,
+    each_edit_is_followed_once_whoever_makes_it,
+    quotas_from_before_are_followed_and_all_is_known_since,
     a_late_enforcer_writes_nothing,
 )
 """The order matters only for the last."""

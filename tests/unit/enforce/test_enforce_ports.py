@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from kquota_spark.config.settings import Quotas
 from kquota_spark.enforce.changes import Quota
 from kquota_spark.enforce.in_memory import (
     InMemoryLease,
@@ -16,6 +17,8 @@ from kquota_spark.enforce.in_memory import (
 )
 from kquota_spark.enforce.ports import Cluster, Lease, Ledger, Switch
 from kquota_spark.model.quotas.entities import Entity
+from kquota_spark.process.clock import now_ms
+from kquota_spark.quotas.watched_sources import PolledSource, WatchedSource
 from tests.support.enforcement.enforcement_ports_contract import LEASE_CLAIMS, LEDGER_CLAIMS, SWITCH_CLAIMS
 from tests.support.quotas.cluster_contract import CLUSTER_CLAIMS, ClusterUnderTest
 
@@ -39,6 +42,9 @@ class MemoryUnderTest:
 
     def credentials_of(self, user: str) -> object:
         return self._nodes.nodes[str(Entity(user=user))]["SCRAM-SHA-256"]
+
+    def followed(self) -> WatchedSource:
+        return PolledSource(self.cluster, Quotas(), now_ms)
 
     def lose_lease(self) -> None:
         self._leases.take("them")

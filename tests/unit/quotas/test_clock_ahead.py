@@ -25,7 +25,7 @@ from kquota_spark.quotas import watched_sources
 from kquota_spark.quotas.ledger import Ledger
 from kquota_spark.quotas.stored import stored_rules
 from kquota_spark.quotas.watch import Watcher, with_check
-from kquota_spark.quotas.watched_sources import AdminSource, ZooKeeperSource
+from kquota_spark.quotas.watched_sources import FOLLOWED, ZooKeeperSource
 from kquota_spark.store.rules_tables import RulesTables
 from tests.support.tables.table_rows import T0_MS
 
@@ -82,7 +82,7 @@ def test_a_poll_of_the_year_2099_says_nothing_of_the_edits_after_it(monkeypatch:
 
     monkeypatch.setattr(QuotaAdmin, "_ask", ask)
     clock: Iterator[int] = iter((1_000, 2_000, YEAR_2099_MS, YEAR_2099_MS, 5_000, 6_000))
-    source = AdminSource(SETTINGS, lambda: next(clock))
+    source = FOLLOWED["admin"](SETTINGS, lambda: next(clock))
     recorded = Ledger([], {})
     answers = [source.changes(recorded) for _ in range(3)]
     assert [answer and answer.known_through_ms for answer in answers] == [1_000, YEAR_2099_MS, 5_000]

@@ -16,7 +16,7 @@ from kquota_spark.model.quotas.entities import DEFAULT, Entity, IpEntity
 from kquota_spark.model.quotas.quota_types import IpQuotaKey, QuotaKey
 from kquota_spark.model.quotas.rules import QuotaChange
 from kquota_spark.quotas.ledger import Ledger
-from kquota_spark.quotas.watched_sources import AdminSource, Answer
+from kquota_spark.quotas.watched_sources import FOLLOWED, Answer
 
 SETTINGS = Settings(quotas=Quotas(source="admin", poll_interval=Duration(1)))
 
@@ -53,7 +53,7 @@ def source(monkeypatch: pytest.MonkeyPatch, *answers: SimpleNamespace) -> Callab
         return [next(given)]
 
     monkeypatch.setattr(QuotaAdmin, "_ask", ask)
-    made, recorded = AdminSource(SETTINGS, lambda: next(clock)), Ledger([], {})
+    made, recorded = FOLLOWED["admin"](SETTINGS, lambda: next(clock)), Ledger([], {})
     return lambda: made.changes(recorded)
 
 
