@@ -12,7 +12,6 @@ import os
 import sys
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from kquota_spark.cli.options import DEFAULT_CONFIG, add_config_option, settings_of
@@ -25,19 +24,8 @@ from kquota_spark.errors import UserError
 from kquota_spark.formats.text.escape import terminal_text
 from kquota_spark.kafka.client_properties import read_properties
 from kquota_spark.kafka.quota_admin import Named
-from kquota_spark.process.listeners import require_listener, require_ports
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterAddress:
-    """The address of a cluster: its brokers if they are named, else the ZooKeeper of `quotas`."""
-
-    quotas: Quotas
-    """Time limits, and ZooKeeper's address and login."""
-    named: Named
-    """Names of the options or settings, for errors."""
-    bootstrap_servers: str = ""
-    properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+from kquota_spark.process.listeners import require_ports
+from kquota_spark.quotas.backends import ClusterAddress, opened_cluster
 
 
 def add_cluster_options(parser: argparse.ArgumentParser) -> None:
@@ -65,25 +53,6 @@ def chosen_cluster(options: argparse.Namespace) -> AbstractContextManager[Cluste
         UserError: no cluster or several are named, or it does not answer.
     """
     return opened_cluster(chosen_address(options))
-
-
-def opened_cluster(address: ClusterAddress) -> AbstractContextManager[Cluster]:
-    """A connection to a cluster.
-
-    Raises:
-        UserError: the address is invalid, or nothing answers there.
-    """
-    if address.bootstrap_servers:
-        from kquota_spark.quotas.admin_cluster import admin_cluster
-
-        servers, timeout_ms = address.bootstrap_servers, address.quotas.connect_timeout
-        require_listener("Kafka", servers, address.named.servers)
-        return admin_cluster(servers, address.properties, timeout_ms=timeout_ms, named=address.named)
-    from kquota_spark.quotas.zookeeper_cluster import zookeeper_cluster
-    from kquota_spark.zookeeper.client import require_zookeeper
-
-    require_zookeeper(address.quotas, address.named.servers)
-    return zookeeper_cluster(address.quotas, named=address.named)
 
 
 def image_of(cluster: Cluster) -> Image:

@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kquota_spark.cli.chosen.cluster_choice import ClusterAddress, chosen_address
+from kquota_spark.cli.chosen.cluster_choice import chosen_address
 from kquota_spark.cli.options import add_settings_options, settings_of, whole_number
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
@@ -20,6 +20,7 @@ from kquota_spark.model.govern.govern import Governor
 from kquota_spark.model.measure.sampled_rate import RingVariant
 from kquota_spark.model.quotas.entities import DEFAULT, Default, Entity
 from kquota_spark.model.quotas.quota_types import AnyKey, QuotaKey
+from kquota_spark.quotas.backends import ClusterAddress
 
 if TYPE_CHECKING:
     from kquota_spark.quotas.sources import Client, QuotaHistory

@@ -11,11 +11,9 @@ from pathlib import Path
 
 from kquota_spark import __version__
 from kquota_spark.cli.chosen.cluster_choice import (
-    ClusterAddress,
     address_of_context,
     image_of,
     of_brokers,
-    opened_cluster,
     settings_of_context,
 )
 from kquota_spark.cli.chosen.entity_options import require_name
@@ -46,6 +44,7 @@ from kquota_spark.model.quotas.ip_quotas import in_spelling_of
 from kquota_spark.model.quotas.quota_set import QuotaEdit, QuotaSet
 from kquota_spark.model.quotas.quota_types import AnyKey, IpQuotaKey, QuotaKey
 from kquota_spark.process.clock import now_ms
+from kquota_spark.quotas.backends import ClusterAddress, opened_cluster
 
 COMMANDS = {
     "kfk": (

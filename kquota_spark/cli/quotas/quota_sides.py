@@ -11,7 +11,6 @@ from kquota_spark.cli.chosen.cluster_choice import (
     chosen_cluster,
     image_of,
     named_clusters,
-    opened_cluster,
 )
 from kquota_spark.cli.options import settings_of
 from kquota_spark.config.settings import Settings
@@ -20,6 +19,7 @@ from kquota_spark.errors import UserError
 from kquota_spark.formats.text.person_units import iso_time
 from kquota_spark.process.clock import now_ms
 from kquota_spark.quotas.any_file import STDIN, name_of, quotas_of_file
+from kquota_spark.quotas.backends import opened_cluster
 
 
 def named_side(text: str, *, has_copies: bool = False) -> Image:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from kquota_spark.cli.chosen.cluster_choice import address_of_context, opened_cluster
+from kquota_spark.cli.chosen.cluster_choice import address_of_context
 from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.embedded.setup.jars import find_jars
 from kquota_spark.embedded.setup.java import find_java
@@ -20,6 +20,7 @@ from kquota_spark.kafka.quota_admin import QuotaAdmin
 from kquota_spark.model.quotas.entities import DEFAULT, AnyEntity, Default, Entity
 from kquota_spark.model.quotas.quota_set import ANY, AnyName, EntityFilter, EntityType
 from kquota_spark.model.quotas.quota_types import QuotaKey
+from kquota_spark.quotas.backends import opened_cluster
 from tests.support.clusters.roads import ROADS, Clusters
 from tests.support.programs.command_output import run
 from tests.support.quotas.cluster_contract import altered

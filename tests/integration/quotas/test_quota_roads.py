@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from kquota_spark.cli.chosen.cluster_choice import address_of_context, opened_cluster, saved_context
+from kquota_spark.cli.chosen.cluster_choice import address_of_context, saved_context
 from kquota_spark.config.contexts import Contexts, save_contexts
 from kquota_spark.embedded.readiness import connected
 from kquota_spark.model.quotas.entities import DEFAULT, AnyEntity, Entity, IpEntity
 from kquota_spark.model.quotas.quota_types import AnyKey
 from kquota_spark.process.processes import wait_for
+from kquota_spark.quotas.backends import opened_cluster
 from tests.support.clusters.config_tree import config_tree
 from tests.support.clusters.roads import ROADS, Clusters
 from tests.support.clusters.waiting import WITHIN_S

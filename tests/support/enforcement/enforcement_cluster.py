@@ -61,6 +61,11 @@ class InMemoryCluster:
         """Write the policy file."""
         self.policy_file.write_text(POLICY.format(mode=mode), encoding="utf-8")
 
+    def name_cluster(self) -> None:
+        """Have the settings name a cluster for the commands that change quotas."""
+        with self.config.open("a", encoding="utf-8") as file:
+            file.write("quotas: {zookeeper_connect: 'zk1:2181'}\n")
+
     def require_second_person(self) -> None:
         """Have `enforcement.approval` ask for one."""
         text = self.config.read_text(encoding="utf-8")

@@ -6,13 +6,14 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from kquota_spark.cli.chosen.cluster_choice import address_of_context, opened_cluster
+from kquota_spark.cli.chosen.cluster_choice import address_of_context
 from kquota_spark.cli.quotas.quota_sides import named_side
 from kquota_spark.config.contexts import Context, Contexts, save_contexts
 from kquota_spark.enforce.ports import Change, Outcome
 from kquota_spark.model.quotas.entities import AnyEntity
 from kquota_spark.model.quotas.quota_set import QuotaSet
 from kquota_spark.model.quotas.quota_types import AnyKey
+from kquota_spark.quotas.backends import opened_cluster
 from tests.support.clusters.waiting import until
 from tests.support.migration.migrating_cluster import MigratingCluster
 from tests.support.quotas.cluster_contract import PRODUCE, altered

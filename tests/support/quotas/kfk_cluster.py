@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from kquota_spark.cli.chosen.cluster_choice import ClusterAddress
 from kquota_spark.config.contexts import Context, Contexts, save_contexts
-from kquota_spark.enforce.ports import Cluster
 from kquota_spark.model.quotas.entities import DEFAULT, Entity, IpEntity
 from kquota_spark.model.quotas.quota_set import QuotaSet
 from kquota_spark.model.quotas.quota_types import IpQuotaKey, QuotaKey
+from kquota_spark.quotas.backends import ClusterAddress
 from tests.support.quotas.in_memory_cluster_quotas import InMemoryClusterQuotas
+from tests.support.quotas.opened_clusters import opens
 
 PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 PERCENT, MUTATIONS = QuotaKey.REQUEST_PERCENTAGE, QuotaKey.CONTROLLER_MUTATION_RATE
@@ -37,15 +37,17 @@ QUOTAS: QuotaSet = {
 class KfkCluster(InMemoryClusterQuotas):
     """The addresses that commands opened are in `opened`."""
 
-    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self) -> None:
         super().__init__(QUOTAS)
         self.opened: list[ClusterAddress] = []
-        file = root / "contexts.yaml"
-        save_contexts(file, Contexts(contexts={"cp-demo": Context(bootstrap_server="broker:9092")}))
-        monkeypatch.setenv("KQUOTA_CONTEXTS", str(file))
-        monkeypatch.setattr("kquota_spark.cli.quotas.kfk.opened_cluster", self._open)
 
-    @contextmanager
-    def _open(self, address: ClusterAddress) -> Iterator[Cluster]:
-        self.opened.append(address)
-        yield self
+
+@contextmanager
+def kfk_cluster(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[KfkCluster]:
+    """Commands work on it until the block ends; the file of contexts is below `root`."""
+    file = root / "contexts.yaml"
+    save_contexts(file, Contexts(contexts={"cp-demo": Context(bootstrap_server="broker:9092")}))
+    monkeypatch.setenv("KQUOTA_CONTEXTS", str(file))
+    cluster = KfkCluster()
+    with opens(cluster) as cluster.opened:
+        yield cluster

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,6 +13,7 @@ from tests.support.clock import set_clock
 from tests.support.enforcement.enforcement_cluster import InMemoryCluster
 from tests.support.programs.command_output import as_json, run, shown
 from tests.support.quotas.in_memory_cluster_quotas import InMemoryClusterQuotas
+from tests.support.quotas.opened_clusters import opens
 
 
 class _NamedCluster(InMemoryClusterQuotas):
@@ -37,17 +36,13 @@ def test_alter_warns_of_enforcement_as_the_page_shows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = InMemoryCluster(tmp_path, monkeypatch, "approve")
+    world.name_cluster()
     config = ("--config", str(world.config))
     plan = as_json("enforce", "plan", *config)["rows"][0]["plan_id"]
     for step in ("approve", "apply"):
         assert run("enforce", step, plan, "--yes", *config)[0] == 0
     quotas = _NamedCluster({Entity("alice"): {QuotaKey.PRODUCER_BYTE_RATE: 500_000.0}})
-
-    @contextmanager
-    def opened(_: object) -> Iterator[InMemoryClusterQuotas]:
-        yield quotas
-
-    monkeypatch.setattr("kquota_spark.cli.quotas.alter.chosen_cluster", opened)
     set_clock(monkeypatch, lambda: world.now_ms)
     words = "alter --user alice --add producer_byte_rate=800000 --dry-run"
-    assert page_output(f"kquota {words}") == shown(*words.split(), *config)
+    with opens(quotas):
+        assert page_output(f"kquota {words}") == shown(*words.split(), *config)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,13 +19,15 @@ from tests.support.quotas.kfk_cluster import (
     PRODUCE,
     QUOTAS,
     KfkCluster,
+    kfk_cluster,
 )
 
 
 @pytest.fixture(autouse=True)
-def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> KfkCluster:
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[KfkCluster]:
     monkeypatch.chdir(tmp_path)
-    return KfkCluster(tmp_path, monkeypatch)
+    with kfk_cluster(tmp_path, monkeypatch) as found:
+        yield found
 
 
 def kfk(*arguments: str) -> tuple[int, str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,13 +13,14 @@ from kquota_spark.errors import UserError
 from kquota_spark.formats.exchange.kfk import read
 from kquota_spark.model.quotas.entities import DEFAULT, Entity
 from tests.support.programs.command_output import as_json, run, shown
-from tests.support.quotas.kfk_cluster import PRODUCE, QUOTAS, KfkCluster
+from tests.support.quotas.kfk_cluster import PRODUCE, QUOTAS, KfkCluster, kfk_cluster
 
 
 @pytest.fixture(autouse=True)
-def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> KfkCluster:
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[KfkCluster]:
     monkeypatch.chdir(tmp_path)
-    return KfkCluster(tmp_path, monkeypatch)
+    with kfk_cluster(tmp_path, monkeypatch) as found:
+        yield found
 
 
 def query(*arguments: str) -> list[str]:

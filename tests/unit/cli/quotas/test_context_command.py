@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from kquota_spark.cli.chosen.cluster_choice import ClusterAddress, add_cluster_options, chosen_address
+from kquota_spark.cli.chosen.cluster_choice import add_cluster_options, chosen_address
 from kquota_spark.config.contexts import Context, Contexts, contexts_file, load_contexts, save_contexts
 from kquota_spark.errors import UserError
 from kquota_spark.kafka.quota_admin import Named
+from kquota_spark.quotas.backends import ClusterAddress
 from tests.support.programs.command_output import as_json, run, shown
 from tests.support.quotas.old_broker import old_broker
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from kquota_spark.model.quotas.quota_set import QuotaSet
 from kquota_spark.model.quotas.quota_types import IpQuotaKey, QuotaKey
 from tests.support.programs.command_output import as_json, run, shown
 from tests.support.quotas.in_memory_cluster_quotas import InMemoryClusterQuotas
+from tests.support.quotas.opened_clusters import opens, save_settings
 
 PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 ALICE, ALICE_ETL, ALICE_ANY = Entity("alice"), Entity("alice", "etl"), Entity("alice", DEFAULT)
@@ -37,17 +37,13 @@ QUOTAS: QuotaSet = {
 
 
 @pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> InMemoryClusterQuotas:
+def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[InMemoryClusterQuotas]:
     found = InMemoryClusterQuotas(QUOTAS)
     monkeypatch.chdir(tmp_path)
 
-    @contextmanager
-    def chosen(options: object) -> Iterator[InMemoryClusterQuotas]:
+    save_settings(tmp_path)
+    with opens(found):
         yield found
-
-    for module in ("quotas.describe", "quotas.alter"):
-        monkeypatch.setattr(f"kquota_spark.cli.{module}.chosen_cluster", chosen)
-    return found
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from kquota_spark.model.quotas.quota_set import QuotaSet
 from kquota_spark.model.quotas.quota_types import IpQuotaKey, QuotaKey
 from tests.support.programs.command_output import run, shown
 from tests.support.quotas.in_memory_cluster_quotas import InMemoryClusterQuotas
+from tests.support.quotas.opened_clusters import opens, save_settings
 from tests.support.quotas.terraform_shows import terraform_shows
 from tests.support.tables.table_rows import T0_MS, second, source, write_table
 
@@ -31,15 +31,13 @@ QUOTAS: QuotaSet = {
 
 
 @pytest.fixture(autouse=True)
-def cluster(monkeypatch: pytest.MonkeyPatch) -> InMemoryClusterQuotas:
+def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[InMemoryClusterQuotas]:
     found = InMemoryClusterQuotas(QUOTAS)
 
-    @contextmanager
-    def chosen(_: object) -> Iterator[InMemoryClusterQuotas]:
+    monkeypatch.chdir(tmp_path)
+    save_settings(tmp_path)
+    with opens(found):
         yield found
-
-    monkeypatch.setattr("kquota_spark.cli.quotas.exchange.chosen_cluster", chosen)
-    return found
 
 
 @pytest.mark.parametrize(

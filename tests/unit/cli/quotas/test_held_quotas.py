@@ -6,7 +6,6 @@ import json
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -23,6 +22,7 @@ from tests.support.clock import set_clock
 from tests.support.enforcement.enforcement_cluster import InMemoryCluster
 from tests.support.programs.command_output import run
 from tests.support.quotas.in_memory_cluster_quotas import InMemoryClusterQuotas
+from tests.support.quotas.opened_clusters import opens
 from tests.support.tables.table_rows import T0_MS
 
 ALICE, BOB = Entity("alice"), Entity("bob")
@@ -136,6 +136,7 @@ def test_where_no_table_tells_nothing_is_said(tmp_path: Path, tables: str) -> No
 def penalised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> InMemoryCluster:
     """Alice has 600,000 instead of 1,000,000 until 07:42:01, by an override through all guards."""
     world = InMemoryCluster(tmp_path, monkeypatch, "approve")
+    world.name_cluster()
     asked = ("--key", KEY.value, "--value", "600000", "--for", "2h", "--reason", "r", "--yes")
     assert run("override", "set", "--user", "alice", *asked, "--config", str(world.config))[0] == 0
     set_clock(monkeypatch, lambda: world.now_ms)
@@ -143,19 +144,9 @@ def penalised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> InMemoryCluste
 
 
 @pytest.fixture
-def cluster(penalised: InMemoryCluster, monkeypatch: pytest.MonkeyPatch) -> InMemoryClusterQuotas:
+def cluster(penalised: InMemoryCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemoryClusterQuotas]:
     found = InMemoryClusterQuotas({ALICE: {KEY: 6e5}})
 
-    @contextmanager
-    def opened(_: object) -> Iterator[InMemoryClusterQuotas]:
-        yield found
-
-    for name in (
-        "quotas.alter.chosen_cluster",
-        "quotas.exchange.chosen_cluster",
-        "quotas.kfk.opened_cluster",
-    ):
-        monkeypatch.setattr(f"kquota_spark.cli.{name}", opened)
     contexts = {
         name: Context(zookeeper="z:1", config=config)
         for name, config in (("with", str(penalised.config)), ("without", ""))
@@ -163,7 +154,8 @@ def cluster(penalised: InMemoryCluster, monkeypatch: pytest.MonkeyPatch) -> InMe
     save_contexts(penalised.root / "contexts.yaml", Contexts(contexts=contexts))
     monkeypatch.setenv("KQUOTA_CONTEXTS", str(penalised.root / "contexts.yaml"))
     monkeypatch.chdir(penalised.root)
-    return found
+    with opens(found):
+        yield found
 
 
 def plan_of(world: InMemoryCluster) -> str:
@@ -255,7 +247,8 @@ def test_a_context_takes_the_tables_of_the_directory_if_they_are_of_its_address(
     penalised: InMemoryCluster, cluster: InMemoryClusterQuotas, quotas: str, is_same: bool
 ) -> None:
     (penalised.root / "conf").mkdir()
-    text = penalised.config.read_text(encoding="utf-8") + f"quotas: {{{quotas}}}\n"
+    text = penalised.config.read_text(encoding="utf-8")
+    text = text.replace("zookeeper_connect: 'zk1:2181'", quotas)
     (penalised.root / "conf" / "kquota.yaml").write_text(text, encoding="utf-8")
     out = run(*ALTER, "--context", "without", "--output", "json")[1]
     assert json.loads(out)["notes"] == ([said_of(penalised)] if is_same else [])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,7 @@ from kquota_spark.model.quotas.quota_types import IpQuotaKey, QuotaKey
 from tests.support.clock import set_clock
 from tests.support.programs.command_output import run
 from tests.support.quotas.in_memory_cluster_quotas import InMemoryClusterQuotas
+from tests.support.quotas.opened_clusters import opens, save_settings
 
 PRODUCE, FETCH, REQUEST, _ = QuotaKey
 CONNECTIONS = IpQuotaKey.CONNECTION_CREATION_RATE
@@ -30,19 +31,18 @@ Use = Callable[[Cluster], None]
 
 
 @pytest.fixture
-def use(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Use:
+def use(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Use]:
     """Makes commands work on this cluster."""
     monkeypatch.chdir(tmp_path)
     set_clock(monkeypatch, lambda: 1_764_195_247_123)
 
-    def use_it(cluster: Cluster) -> None:
-        @contextmanager
-        def chosen(_: object) -> Iterator[Cluster]:
-            yield cluster
+    save_settings(tmp_path)
+    with ExitStack() as stack:
 
-        monkeypatch.setattr("kquota_spark.cli.quotas.exchange.chosen_cluster", chosen)
+        def use_it(cluster: Cluster) -> None:
+            stack.enter_context(opens(cluster))
 
-    return use_it
+        yield use_it
 
 
 @pytest.fixture

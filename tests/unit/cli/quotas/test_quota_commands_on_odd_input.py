@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -24,6 +23,7 @@ from kquota_spark.model.quotas.quota_types import QuotaKey
 from kquota_spark.quotas.admin_cluster import admin_cluster
 from tests.support.programs.command_output import run
 from tests.support.quotas.in_memory_cluster_quotas import InMemoryClusterQuotas
+from tests.support.quotas.opened_clusters import opens, save_settings
 
 PRODUCE = QuotaKey.PRODUCER_BYTE_RATE
 ALICE = Entity("alice")
@@ -31,18 +31,14 @@ SET = ("--name", "user=alice", "--add", "producer_byte_rate=5")
 
 
 @pytest.fixture(autouse=True)
-def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> InMemoryClusterQuotas:
+def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[InMemoryClusterQuotas]:
     found = InMemoryClusterQuotas({ALICE: {PRODUCE: 7.0}, Entity("jü\x1b[31m"): {PRODUCE: 6.0}})
 
-    @contextmanager
-    def chosen(_: object) -> Iterator[InMemoryClusterQuotas]:
-        yield found
-
-    for module in ("quotas.describe", "quotas.alter", "quotas.exchange", "quotas.quota_sides"):
-        monkeypatch.setattr(f"kquota_spark.cli.{module}.chosen_cluster", chosen)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("KQUOTA_CONTEXTS", str(tmp_path / "contexts.yaml"))
-    return found
+    save_settings(tmp_path)
+    with opens(found):
+        yield found
 
 
 class Stream(io.TextIOWrapper):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -21,6 +20,7 @@ from kquota_spark.model.quotas.quota_types import AnyKey, IpQuotaKey, QuotaKey
 from tests.support.clock import set_clock
 from tests.support.programs.command_output import run
 from tests.support.quotas.in_memory_cluster_quotas import InMemoryClusterQuotas
+from tests.support.quotas.opened_clusters import opens
 
 _SETTINGS = settings(deadline=None, print_blob=True)
 PRODUCE, FETCH, REQUEST, MUTATION = QuotaKey
@@ -40,20 +40,14 @@ AT = ["--bootstrap-server", "broker1:9092"]
 
 
 @pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> InMemoryClusterQuotas:
+def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[InMemoryClusterQuotas]:
     found = InMemoryClusterQuotas(QUOTAS)
 
-    @contextmanager
-    def chosen(options: object) -> Iterator[InMemoryClusterQuotas]:
-        yield found
-
-    for module in ("exchange", "alter"):
-        monkeypatch.setattr(f"kquota_spark.cli.quotas.{module}.chosen_cluster", chosen)
-    monkeypatch.setattr("kquota_spark.cli.quotas.kfk.opened_cluster", chosen)
     set_clock(monkeypatch, lambda: 1_764_195_247_123)
     monkeypatch.setenv("KQUOTA_CONTEXTS", str(tmp_path / "contexts.yaml"))
     monkeypatch.chdir(tmp_path)
-    return found
+    with opens(found):
+        yield found
 
 
 def words_of(line: str) -> list[str]:

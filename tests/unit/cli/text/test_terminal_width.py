@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -24,6 +23,7 @@ from tests.support.logs.captures import Capture
 from tests.support.places import DATA
 from tests.support.programs.terminal_output import on_terminal, written_to_terminal
 from tests.support.quotas.in_memory_cluster_quotas import InMemoryClusterQuotas
+from tests.support.quotas.opened_clusters import opens
 from tests.support.tables.capture_tables import write_capture
 from tests.support.tables.long_names import CLIENT_IDS, DN, NAMES, quotas_file, write_long_names
 from tests.support.tables.report_tables import MADE_AT_MS
@@ -102,29 +102,28 @@ def uncut() -> dict[str, list[int]]:
 
 
 @pytest.fixture(autouse=True)
-def in_folder(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def in_folder(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The folder of the tables, a minute after their newest second, with a cluster in memory."""
 
-    @contextmanager
-    def chosen(options: object) -> Iterator[InMemoryClusterQuotas]:
-        names: QuotaSet = {
-            Entity(user, client_id): {QuotaKey.PRODUCER_BYTE_RATE: 1_048_576.5}
-            for user in NAMES
-            for client_id in CLIENT_IDS
-        }
-        yield InMemoryClusterQuotas(names)
-
+    names: QuotaSet = {
+        Entity(user, client_id): {QuotaKey.PRODUCER_BYTE_RATE: 1_048_576.5}
+        for user in NAMES
+        for client_id in CLIENT_IDS
+    }
     monkeypatch.chdir(root)
     monkeypatch.setenv("HOME", str(root))
-    monkeypatch.setattr("kquota_spark.cli.quotas.describe.chosen_cluster", chosen)
     monkeypatch.setattr("kquota_spark.enforcement.edges.log.EnforcementLog", lambda _: _lifted())
     set_clock(monkeypatch, lambda: MADE_AT_MS)
+    with opens(InMemoryClusterQuotas(names)):
+        yield
 
 
 def arguments(command: str) -> list[str]:
     """The words of a command, with the names and the configuration that it stands for."""
     words = [{"DN": DN, "ID": CLIENT_IDS[0]}.get(word, word) for word in command.split()]
     has_tables = words[0] not in ("tables", "describe", "help", "context", "replay")
+    if words[0] == "describe":
+        words += ["--bootstrap-server", "broker1:9092"]
     return [*words, *(["--config", "kquota.yaml"] if has_tables else [])]
 
 
