@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.counts import Package, Walk, as_table, counts
+from tests.carriers import CARRIERS
+from tests.counts import Package, Walk, as_table, carriers_of_quotas, counts
 from tests.support.places import ROOT
 
 FILES = {
@@ -130,3 +131,8 @@ def test_the_page_shows_each_count_of_this_checkout() -> None:
     page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     rows = as_table(counts(Package(ROOT / "kquota_spark"))).splitlines()[2:]
     assert [row for row in rows if f"\n{row.rpartition(' | ')[0]} | " not in page] == []
+
+
+def test_each_class_that_holds_quotas_has_a_reason() -> None:
+    """A new one needs a line that names what it adds to an image, a change or a history."""
+    assert sorted(CARRIERS) == carriers_of_quotas(Package(ROOT / "kquota_spark"))
