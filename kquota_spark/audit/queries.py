@@ -25,14 +25,14 @@ from kquota_spark.checkpoints.runs import Run
 from kquota_spark.config.governor import mutation_config, rate_config
 from kquota_spark.config.settings import Settings
 from kquota_spark.formats.jmx.sample import addresses
+from kquota_spark.kafka.questions import message_format
 from kquota_spark.pipeline.charges import CHARGED
 from kquota_spark.pipeline.govern import SHARDED
-from kquota_spark.pipeline.ingest import to_messages
+from kquota_spark.pipeline.ingest import clock_skew_ms, ingest_settings, to_messages
 from kquota_spark.pipeline.jmx.ingest import JmxSettings, to_jmx_messages
 from kquota_spark.pipeline.jmx.judge import to_jmx_decisions
 from kquota_spark.pipeline.judge import to_judged
 from kquota_spark.pipeline.measure import to_seconds
-from kquota_spark.replay.parsing import clock_skew_ms, ingest_settings
 from kquota_spark.schema.broker_tables import JMX_SAMPLES
 from kquota_spark.store.storage import file_system, hadoop_place, place_of
 
@@ -105,7 +105,7 @@ def _of_log(session: SparkSession, settings: Settings, reports: TaskReports) -> 
 
 def from_log(source: DataFrame, closing: DataFrame, stages: Stages) -> DataFrame:
     """The query of the log, from the Kafka source with headers and the heartbeats of `closings`."""
-    messages = to_messages(source, ingest_settings(stages.settings))
+    messages = to_messages(source, ingest_settings(stages.settings, message_format(stages.settings)))
     return from_charged(messages.mapInArrow(stages.charged, CHARGED.ddl).unionByName(closing), stages)
 
 

@@ -21,11 +21,12 @@ from kquota_spark.audit.violations.judged import decided_seconds
 from kquota_spark.checkpoints.known import KnownLoader
 from kquota_spark.checkpoints.lineage import Lineage
 from kquota_spark.config.settings import Settings
+from kquota_spark.kafka.questions import message_format
 from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.model.replay.log_beginning import BrokerLines
 from kquota_spark.pipeline.charges import Charges
 from kquota_spark.pipeline.govern import sharded_batch
-from kquota_spark.pipeline.ingest import MessageReader, are_ahead_of_reading, parsed
+from kquota_spark.pipeline.ingest import MessageReader, are_ahead_of_reading, ingest_settings, parsed
 from kquota_spark.pipeline.jmx.ingest import JmxSettings, sampled_batch
 from kquota_spark.pipeline.jmx.judge import jmx_usage_batch
 from kquota_spark.pipeline.judge import decisions_of, shadow_decisions_of
@@ -33,7 +34,6 @@ from kquota_spark.pipeline.kept_imports import collect_seldom, keep_imports
 from kquota_spark.pipeline.kept_requests import kept_requests
 from kquota_spark.pipeline.measure import client_seconds, usage_batch
 from kquota_spark.pipeline.restarts import broker_lines
-from kquota_spark.replay.parsing import ingest_settings
 from kquota_spark.schema.broker_tables import JMX_SAMPLES
 from kquota_spark.schema.shadow_tables import SHADOW_DECISIONS
 from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE
@@ -57,7 +57,10 @@ class Stages:
         filled = _filled(batches)
         if filled is None:
             return
-        reader, known = MessageReader(ingest_settings(self.settings)), KnownLoader(self.settings)()
+        reader, known = (
+            MessageReader(ingest_settings(self.settings, message_format(self.settings))),
+            KnownLoader(self.settings)(),
+        )
         charges = Charges(known.coverage, self.settings.stream.state_shards)
         writer = PartWriter(self.settings, REQUESTS)
         seen = _Seen(reader.settings.allowed_clock_skew_ms)

@@ -16,8 +16,8 @@ from kquota_spark.errors import UserError
 from kquota_spark.formats.text.person_units import person_ms
 from kquota_spark.kafka.broker_configs import config_checks, stored_configs
 from kquota_spark.model.quotas.rules import END_MS, is_ahead
+from kquota_spark.pipeline.ingest import clock_skew_ms
 from kquota_spark.process.check import Check, fail, ok, warn
-from kquota_spark.replay.parsing import clock_skew_ms
 from kquota_spark.schema.key_columns import FROM_LOG
 from kquota_spark.store.reading import Tables, utc_text
 

@@ -16,9 +16,9 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.evidence.lines import LINE_NAMES, POSITION, Line
 from kquota_spark.kafka.log_messages import LogMessage, Offsets, Place, messages_at
+from kquota_spark.kafka.questions import message_format
 from kquota_spark.model.quotas.rules import BEGINNING_MS, END_MS
-from kquota_spark.pipeline.ingest import MessageReader, parsed
-from kquota_spark.replay.parsing import ingest_settings
+from kquota_spark.pipeline.ingest import MessageReader, ingest_settings, parsed
 
 _AT_ONCE = 10_000
 _COMPARED = tuple(name for name in LINE_NAMES if name not in (*POSITION, "is_out_of_time"))
@@ -94,7 +94,7 @@ def _position(line: Line) -> Position:
 
 def _parsed(settings: Settings, messages: Sequence[LogMessage]) -> Iterator[Line]:
     """The lines of messages as INGEST reads them."""
-    reader = MessageReader(ingest_settings(settings))
+    reader = MessageReader(ingest_settings(settings, message_format(settings)))
     for start in range(0, len(messages), _AT_ONCE):
         part = messages[start : start + _AT_ONCE]
         topics, partitions, offsets, times_ms, values, brokers = zip(*part, strict=True)

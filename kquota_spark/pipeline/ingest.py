@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kquota_spark.config.settings import Settings
 from kquota_spark.formats.messages.envelopes import Fields
 from kquota_spark.formats.messages.messages import (
     GAP,
@@ -43,6 +44,33 @@ class IngestSettings:
     messages: MessageFormat = field(default_factory=MessageFormat)
     log_time_zones: Mapping[int, str] = field(default_factory=dict)
     """Time zones by broker id, of brokers with another zone than `log_time_zone`."""
+
+
+def clock_skew_ms(settings: Settings) -> int:
+    """How far the time of a line may be ahead of the time when it was written, ms.
+
+    It is half of the allowed lateness. All brokers share one watermark, and a clock that is ahead moves it forward. The
+    other half keeps the seconds of the other brokers open.
+    """
+    return settings.stream.allowed_lateness // 2
+
+
+def ingest_settings(settings: Settings, messages: MessageFormat) -> IngestSettings:
+    """The settings of the parser, the same for the job and for archived files.
+
+    Args:
+        settings: the cluster, its time zones and the limits.
+        messages: how the messages of the log are written.
+    """
+    return IngestSettings(
+        cluster_id=settings.cluster_id,
+        log_time_zone=settings.broker.log_time_zone,
+        allowed_clock_skew_ms=clock_skew_ms(settings),
+        allowed_lateness_ms=settings.stream.allowed_lateness,
+        raw_text_limit_bytes=settings.stream.raw_text_limit_bytes,
+        messages=messages,
+        log_time_zones=settings.broker.zones_by_broker,
+    )
 
 
 _LOG_APPEND_TIME = 1

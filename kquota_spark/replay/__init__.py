@@ -1,4 +1,4 @@
 """The replay of log files, without Spark.
 
-In reading order: log_lines, files, parsing, rows.
+In reading order: log_lines, files, rows.
 """

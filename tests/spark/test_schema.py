@@ -13,13 +13,13 @@ from kquota_spark.audit.queries import closings
 from kquota_spark.audit.stages import Stages
 from kquota_spark.audit.task_reports import TaskReports
 from kquota_spark.config.settings import Settings, Stream
+from kquota_spark.kafka.questions import message_format
 from kquota_spark.model.measure.sampled_rate import RateConfig
 from kquota_spark.pipeline.charges import CHARGED
 from kquota_spark.pipeline.govern import SHARDED
-from kquota_spark.pipeline.ingest import to_messages
+from kquota_spark.pipeline.ingest import ingest_settings, to_messages
 from kquota_spark.pipeline.judge import DECIDED, as_decisions, to_judged
 from kquota_spark.pipeline.measure import to_seconds
-from kquota_spark.replay.parsing import ingest_settings
 from kquota_spark.schema.columns import Table
 from kquota_spark.schema.tables import DECISIONS, TABLES
 from tests.support.spark.queries import MESSAGE, write_rules
@@ -37,7 +37,7 @@ def stages(spark: SparkSession, settings: Settings) -> dict[str, DataFrame]:
     write_rules(settings)
     made = Stages(settings, TaskReports(spark.sparkContext))
     source = spark.readStream.schema(MESSAGE).parquet(settings.tables)
-    messages = to_messages(source, ingest_settings(settings))
+    messages = to_messages(source, ingest_settings(settings, message_format(settings)))
     charged = messages.mapInArrow(made.charged, CHARGED.ddl)
     seconds = to_seconds(charged.unionByName(closings(spark, settings)), "5 seconds")
     governed = seconds.mapInArrow(made.governed, SHARDED.ddl)

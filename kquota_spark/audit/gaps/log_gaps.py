@@ -23,8 +23,7 @@ from kquota_spark.model.replay.log_beginning import (
     LogBeginning,
     cut_gap,
 )
-from kquota_spark.pipeline.ingest import set_aside
-from kquota_spark.replay.parsing import clock_skew_ms
+from kquota_spark.pipeline.ingest import clock_skew_ms, set_aside
 from kquota_spark.schema.gap_tables import (
     BROKER_RESTART,
     BROKER_START,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,10 +21,9 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.formats.messages.messages import MessageFormat
 from kquota_spark.formats.text.escape import terminal_text
-from kquota_spark.pipeline.ingest import MessageReader, parsed
+from kquota_spark.pipeline.ingest import MessageReader, ingest_settings, parsed
 from kquota_spark.process.notices import notice
 from kquota_spark.replay.log_lines import line_parts, log_lines
-from kquota_spark.replay.parsing import ingest_settings
 from kquota_spark.schema.tables import REQUESTS
 from kquota_spark.ship.log_text import DamagedGzipError, LogText
 from kquota_spark.store.creation import ARCHIVED, create_tables
@@ -120,7 +119,7 @@ def _append(settings: Settings, broker_id: int, path: Path, topic: str) -> Backf
 def _batches(
     settings: Settings, broker_id: int, path: Path, topic: str, found: Backfilled
 ) -> Iterator[pa.RecordBatch]:
-    reader = MessageReader(replace(ingest_settings(settings), messages=MessageFormat()))
+    reader = MessageReader(ingest_settings(settings, MessageFormat()))
     # No line of a file was written later than the file. The job uses the message's own time for this.
     written_ms = path.stat().st_mtime_ns // 1_000_000
     lines = _noting_problem(log_lines(path), found)

@@ -28,13 +28,12 @@ from kquota_spark.errors import UserError
 from kquota_spark.pipeline.bucket_judge import Configs
 from kquota_spark.pipeline.charges import to_charged
 from kquota_spark.pipeline.govern import to_governed
-from kquota_spark.pipeline.ingest import set_aside
+from kquota_spark.pipeline.ingest import clock_skew_ms, set_aside
 from kquota_spark.pipeline.judge import as_decisions
 from kquota_spark.pipeline.measure import to_seconds, to_usage
 from kquota_spark.pipeline.rejudge import KEPT, NEW, OLD, Reach, to_rejudged
 from kquota_spark.process.check import require_java
 from kquota_spark.process.notices import notice
-from kquota_spark.replay.parsing import clock_skew_ms
 from kquota_spark.schema.columns import Table
 from kquota_spark.schema.key_columns import FROM_LOG
 from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE

@@ -21,17 +21,17 @@ from kquota_spark.checkpoints.known import KnownLoader
 from kquota_spark.config.governor import mutation_config, rate_config
 from kquota_spark.config.settings import Settings
 from kquota_spark.embedded.cluster import Cluster
+from kquota_spark.kafka.questions import message_format
 from kquota_spark.model.measure.points import Point
 from kquota_spark.model.quotas.principals import Principal
 from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.model.replay.decision import GovernedSecond, Replay, judge_seconds, replay_of
 from kquota_spark.pipeline.bucket_judge import Configs, Judged, JudgedBucket
 from kquota_spark.pipeline.charges import CLIENT_KEYS, charges_of
-from kquota_spark.pipeline.ingest import MessageReader, parsed
+from kquota_spark.pipeline.ingest import MessageReader, ingest_settings, parsed
 from kquota_spark.pipeline.judge import decided_batch
 from kquota_spark.pipeline.measure import usage_batch
 from kquota_spark.pipeline.sent import BucketTags, Manager, bucket_tags
-from kquota_spark.replay.parsing import ingest_settings
 from tests.bench.processes import process_cpu_s
 from tests.bench.rounds import Round
 from tests.support.pipeline.packed import packed_bytes
@@ -58,7 +58,7 @@ class PlainAudit:
 
     def __init__(self, settings: Settings, tables: Path) -> None:
         self._settings, self._tables = settings, tables
-        self._reader = MessageReader(ingest_settings(settings))
+        self._reader = MessageReader(ingest_settings(settings, message_format(settings)))
         self._known = KnownLoader(settings)()
         self._configs = Configs(rate_config(settings), mutation_config(settings))
         self._open: defaultdict[_Client, list[Point]] = defaultdict(list)

@@ -26,6 +26,7 @@ import pyarrow.compute as pc
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.formats.quota_files.quota_file import read_quota_file
+from kquota_spark.kafka.questions import message_format
 from kquota_spark.model.govern.govern import RuleGovernor
 from kquota_spark.model.measure.sampled_rate import RateConfig
 from kquota_spark.model.quotas.entities import DEFAULT, Entity
@@ -34,14 +35,13 @@ from kquota_spark.model.quotas.rules import RuleBook, RulePeriod, rule_periods
 from kquota_spark.pipeline.bucket_judge import Configs, ShardJudge
 from kquota_spark.pipeline.charges import Charges
 from kquota_spark.pipeline.govern import sharded_batch
-from kquota_spark.pipeline.ingest import MessageReader, parsed
+from kquota_spark.pipeline.ingest import MessageReader, ingest_settings, parsed
 from kquota_spark.pipeline.judge import decided_batch
 from kquota_spark.pipeline.kept_imports import collect_seldom
 from kquota_spark.pipeline.known import BrokerWindows, Known
 from kquota_spark.pipeline.measure import client_seconds, usage_batch
 from kquota_spark.pipeline.sent import unpacked_pieces
 from kquota_spark.pipeline.shadow.rules import Shadow, ShadowPin, differing
-from kquota_spark.replay.parsing import ingest_settings
 from kquota_spark.schema.shadow_tables import SHADOW_DECISIONS
 from kquota_spark.schema.tables import DECISIONS, USAGE
 from kquota_spark.store.parts import PartWriter
@@ -112,7 +112,7 @@ class _Stages:
         self._known = Known(
             governor, 2**60, BrokerWindows(RateConfig()), {}, shadow=_shadow(governor.book, changed)
         )
-        self._reader = MessageReader(ingest_settings(settings))
+        self._reader = MessageReader(ingest_settings(settings, message_format(settings)))
         self._configs = Configs(RateConfig(), RateConfig())
         self.state: dict[int, bytes] = {}
         self.cpu_s: defaultdict[str, float] = defaultdict(float)
