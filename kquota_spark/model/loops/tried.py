@@ -103,7 +103,7 @@ class _Both(NamedTuple):
 
 
 class _Times(NamedTuple):
-    """When the loop begins, from when on it counts, and when it ends; epoch ms."""
+    """The beginning of the loop, the beginning of what it counts, and the end of both; epoch ms."""
 
     begins_ms: int
     from_ms: int
