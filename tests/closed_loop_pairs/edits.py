@@ -1,7 +1,9 @@
 """`python -m tests.closed_loop_pairs.edits --seed N`: real edits of quotas on a real broker, predicted and measured.
 
-Twelve obeying clients run at the same time. Each gets a limit, and after a minute another one by a real edit. The log
-becomes tables, and `kquota impact` compares its prediction with what the broker did. It takes three minutes.
+Twelve obeying clients run at the same time. Each gets a limit, and then another one by a real edit. The log becomes
+tables, and `kquota impact` compares its prediction with what the broker did. It takes three minutes.
+
+The edit comes a minute and twice 12 s after the first limit: so the windows are full before the prediction settles.
 """
 
 from __future__ import annotations
@@ -71,7 +73,8 @@ def _run(cluster: Cluster, pairs: Sequence[Pair], seconds: int) -> list[QuotaCha
     """Run all clients over the edits of all; the edits with the times at which the broker had answered."""
     changes = [_altered(cluster, pair, None, pair.limit_a) for pair in pairs]
     time.sleep(_SETTLES_S)
-    port, length_s = cluster.brokers[0].port, 2 * seconds + SETTLE_MS / 1_000 + 5
+    settle_s = SETTLE_MS / 1_000
+    port, length_s = cluster.brokers[0].port, 2 * seconds + 3 * settle_s + 5
     begin = threading.Barrier(sum(pair.connections for pair in pairs) + 1)
     with ThreadPoolExecutor(begin.parties) as pool:
         futures = [
@@ -80,7 +83,7 @@ def _run(cluster: Cluster, pairs: Sequence[Pair], seconds: int) -> list[QuotaCha
             for number in range(pair.connections)
         ]
         begin.wait()
-        time.sleep(seconds)
+        time.sleep(seconds + 2 * settle_s)
         changes += [_altered(cluster, pair, pair.limit_a, pair.limit_b) for pair in pairs]
         for future in futures:
             future.result()

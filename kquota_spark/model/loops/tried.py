@@ -5,20 +5,22 @@ other buckets keep their recorded throttles to the byte.
 
 The log leaves open what a client does with lost time, and how much thread time a request took. So the loop runs for
 each reading. The answer is that of `Reading.USUAL` with the logged amounts, and the others are its bounds.
-Both ends are widened by 5 % and one throttle: so much do two runs of the same clients under one limit differ.
+Both ends are widened by 5 % and one throttle: so much do two runs of the same clients under one limit differ. The last
+throttles of several connections differ by the root of their number.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import merge
 from itertools import takewhile
+from math import isqrt
 from operator import itemgetter
-from typing import NamedTuple
 
+from kquota_spark.model.loops.both_sides import Both, Times
 from kquota_spark.model.loops.closed_loop import Charge, ClosedLoop, Connection, Kind, Reading, Sent
 from kquota_spark.model.loops.meters import Meter
 from kquota_spark.model.loops.open_loop import THROTTLED_FETCHES, Judged
@@ -86,40 +88,6 @@ class Closed:
         )  # fmt: skip
 
 
-class _Both(NamedTuple):
-    """The requests of a bucket under both quotas, in the same order.
-
-    The loop begins at the place `start`, and counts from `counted` on.
-    """
-
-    was: Sequence[Judged]
-    tried: Sequence[Judged]
-    start: int
-    counted: int
-
-    def inside(self) -> Iterator[tuple[Judged, Judged]]:
-        """The requests of the loop."""
-        return zip(self.was[self.start :], self.tried[self.start :], strict=True)
-
-
-class _Times(NamedTuple):
-    """When the loop begins, from when on it counts, and when it ends; epoch ms."""
-
-    begins_ms: int
-    from_ms: int
-    until_ms: int
-
-    @property
-    def has_settling(self) -> bool:
-        """Whether the loop begins before it counts."""
-        return self.begins_ms < self.from_ms
-
-    @property
-    def counts_from_ms(self) -> int:
-        """The time from which it counts; 0 if that is the beginning."""
-        return self.from_ms if self.has_settling else 0
-
-
 _Charged = tuple[tuple[int, int, int, int], Key, Judged, Judged]
 """A request in one bucket under both quotas, after what orders it."""
 
@@ -152,7 +120,7 @@ def closed_loop(
     if not affected:
         return {}
     numbers = {key: number for number, key in enumerate(affected)}
-    times = _Times(from_ms - settle_ms, from_ms, until_ms)
+    times = Times(from_ms - settle_ms, from_ms, until_ms)
     both = _recorded(was, tried, affected, times)
     sent, clients = _sent(both, numbers)
     connections = connections_of(sent, clients, until_ms)
@@ -164,23 +132,29 @@ def closed_loop(
     ]
     nearby = [*_nearby(connections, both, ring, times)]
     censored = _censored(both, sent)
+    throttles = _differing(connections)
     return {
         key: _closed(
-            [run[number] for run in runs],
-            [run[number] for run in nearby],
-            both[key],
-            until_ms,
-            is_censored=key in censored,
+            [run[number] for run in runs], [run[number] for run in nearby], both[key], until_ms,
+            throttles=throttles.get(number, 1), is_censored=key in censored,
         )
         for key, number in numbers.items()
-    }
+    }  # fmt: skip
+
+
+def _differing(connections: Sequence[Connection]) -> dict[int, int]:
+    """How many throttles two runs of the same clients differ by, for each bucket by its number."""
+    waiting = Counter(
+        charge.meter for each in connections if each.does_wait for charge in each.sent[0].charges
+    )
+    return {number: isqrt(count) for number, count in waiting.items()}
 
 
 def _runs(
     connections: Sequence[Connection],
-    both: Mapping[Key, _Both],
+    both: Mapping[Key, Both],
     ring: RateConfig,
-    times: _Times,
+    times: Times,
     *,
     is_at_most: bool,
 ) -> Iterator[list[Meter]]:
@@ -205,7 +179,7 @@ def _runs(
 
 
 def _nearby(
-    connections: Sequence[Connection], both: Mapping[Key, _Both], ring: RateConfig, times: _Times
+    connections: Sequence[Connection], both: Mapping[Key, Both], ring: RateConfig, times: Times
 ) -> Iterator[list[Meter]]:
     """The meters after runs under limits that differ by `_NOISE`; none if all connections wait for throttles."""
     if all(each.does_wait for each in connections):
@@ -217,9 +191,7 @@ def _nearby(
         yield meters
 
 
-def _plain(
-    connections: Sequence[Connection], both: Mapping[Key, _Both], ring: RateConfig
-) -> PlainLoop | None:
+def _plain(connections: Sequence[Connection], both: Mapping[Key, Both], ring: RateConfig) -> PlainLoop | None:
     """The faster loop of a single bucket of bytes, if it has plain requests only."""
     [(key, of_key), *others] = both.items()
     lanes = None if others or key[0] is QuotaType.REQUEST else lanes_of(connections)
@@ -254,8 +226,8 @@ def _recorded(
     was: Mapping[Key, Sequence[Judged]],
     tried: Mapping[Key, Sequence[Judged]],
     affected: Sequence[Key],
-    times: _Times,
-) -> dict[Key, _Both]:
+    times: Times,
+) -> dict[Key, Both]:
     """The requests of the affected buckets with both verdicts, in the broker's order."""
     verdicts: dict[QuotaType, dict[tuple[Point, tuple[str, str]], Judged]] = {}
     found = {}
@@ -274,7 +246,7 @@ def _recorded(
             bisect_left(of_bucket, time_ms, key=lambda each: each.point.record_time_ms)
             for time_ms in (times.begins_ms, times.from_ms)
         )
-        found[key] = _Both(before, of_bucket, start, counted)
+        found[key] = Both(before, of_bucket, start, counted)
     return found
 
 
@@ -287,7 +259,7 @@ def _are_alike(one: Sequence[Judged], other: Sequence[Judged]) -> bool:
 
 
 def _sent(
-    both: Mapping[Key, _Both], numbers: Mapping[Key, int]
+    both: Mapping[Key, Both], numbers: Mapping[Key, int]
 ) -> tuple[dict[int, list[Sent]], dict[int, tuple[str, str]]]:
     """The requests by connection, and the client of each; charges of one request are put together."""
     sent: dict[int, list[Sent]] = defaultdict(list)
@@ -317,13 +289,13 @@ def _sent(
     return sent, clients
 
 
-def _in_order(both: Mapping[Key, _Both]) -> Iterator[_Charged]:
+def _in_order(both: Mapping[Key, Both]) -> Iterator[_Charged]:
     """The requests of the period in the broker's order."""
     of_keys = [_of_bucket(key, of_key) for key, of_key in both.items()]
     return of_keys[0] if len(of_keys) == 1 else merge(*of_keys, key=itemgetter(0))
 
 
-def _of_bucket(key: Key, both: _Both) -> Iterator[_Charged]:
+def _of_bucket(key: Key, both: Both) -> Iterator[_Charged]:
     for was, tried in both.inside():
         yield tried.point[:4], key, was, tried
 
@@ -348,7 +320,7 @@ def _kind(of_request: Sequence[_Charged]) -> Kind:
     return Kind.THROTTLED_FETCH if is_throttled else Kind.FETCH
 
 
-def _meter(key: Key, both: _Both, ring: RateConfig, *, is_at_most: bool) -> Meter:
+def _meter(key: Key, both: Both, ring: RateConfig, *, is_at_most: bool) -> Meter:
     """The meter of a bucket, with what it charged before the period."""
     meter = Meter(SampleRing(ring), ring.window_ms if key[0] is QuotaType.REQUEST else None)
     earlier = [each.point for each in both.tried[: both.start]]
@@ -357,7 +329,7 @@ def _meter(key: Key, both: _Both, ring: RateConfig, *, is_at_most: bool) -> Mete
     return meter
 
 
-def _censored(both: Mapping[Key, _Both], sent: Mapping[int, Sequence[Sent]]) -> set[Key]:
+def _censored(both: Mapping[Key, Both], sent: Mapping[int, Sequence[Sent]]) -> set[Key]:
     """The buckets in which a saturated connection that was throttled gets a higher limit, or none any more."""
     saturated: dict[int, bool] = {}
     found = set()
@@ -376,9 +348,18 @@ def _censored(both: Mapping[Key, _Both], sent: Mapping[int, Sequence[Sent]]) -> 
 
 
 def _closed(
-    runs: Sequence[Meter], nearby: Sequence[Meter], both: _Both, until_ms: int, *, is_censored: bool
+    runs: Sequence[Meter],
+    nearby: Sequence[Meter],
+    both: Both,
+    until_ms: int,
+    *,
+    throttles: int,
+    is_censored: bool,
 ) -> Closed:
-    """The figures of the first run, with bounds over all; a bucket that does not change needs no margin."""
+    """The figures of the first run, with bounds over all; a bucket that does not change needs no margin.
+
+    `throttles` are those that two runs of the same clients differ by.
+    """
     meter = runs[0]
     amount = sum([each[0][4] for each in both.tried[both.counted :]])
     delay_ms = sum([each[3] for each in both.was[both.counted :]])
@@ -387,7 +368,7 @@ def _closed(
     if meter.delay_ms != delay_ms:
         delays += [each.delay_ms for each in nearby]
         low, high = min(delays), max(delays)
-        longest_ms = max(each.longest_ms for each in runs)
+        longest_ms = throttles * max(each.longest_ms for each in runs)
         low = max(round(low * (1 - _MARGIN)) - longest_ms, 0)
         high = round(high * (1 + _MARGIN)) + longest_ms
     return Closed(

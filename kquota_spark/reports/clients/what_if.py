@@ -24,9 +24,9 @@ from kquota_spark.model.govern.govern import Governor
 from kquota_spark.model.loops.tried import Closed, Key
 from kquota_spark.model.quotas.quota_types import BANDWIDTH, QuotaType
 from kquota_spark.model.quotas.resolve import Bucket
-from kquota_spark.reports.clients.judged_groups import Figures, Flips, Period, Side, summed
+from kquota_spark.reports.clients.judged_groups import Figures, Flips, JudgedGroup, Period, Side, summed
 from kquota_spark.reports.clients.judging_processes import judged_groups
-from kquota_spark.reports.clients.linked_clients import identities, linked_clients, with_buckets
+from kquota_spark.reports.clients.linked_clients import Linked, identities, linked_clients, with_buckets
 from kquota_spark.schema import harm
 from kquota_spark.schema.key_columns import FROM_LOG
 from kquota_spark.store.reading import Tables
@@ -168,18 +168,26 @@ def what_if(
     progress(sum(one.requests for one in linked))
     period = Period(from_ms, to_ms, settle_ms)
     judged = judged_groups(settings, (before, after), linked, period, most_requests, brokers)
-    figures: dict[Key, Figures] = {}
-    left_out: set[Key] = set()
-    for place, of_group in judged.items():
-        if of_group is None:
-            left_out |= linked[place].buckets or (wanted or {}).keys()
-            continue
-        for key, of_key in of_group.figures.items():
-            figures[key] = summed(figures[key], of_key) if key in figures else of_key
+    figures, left_out = _of_buckets(judged, linked, wanted or {})
     requests = sum(each.requests for each in judged.values() if each is not None)
     clients = {(one.quota_type, *one.client) for one in seen if one.last_ms >= from_ms}
     found = _differences(figures, _logged(settings, from_ms, to_ms))
     return WhatIf(from_ms, to_ms, requests, found, frozenset(clients), frozenset(left_out))
+
+
+def _of_buckets(
+    judged: Mapping[int, JudgedGroup | None], linked: Sequence[Linked], wanted: Mapping[Key, object]
+) -> tuple[dict[Key, Figures], set[Key]]:
+    """The figures of all brokers by bucket, and the buckets of groups that were not judged."""
+    figures: dict[Key, Figures] = {}
+    left_out: set[Key] = set()
+    for place, of_group in judged.items():
+        if of_group is None:
+            left_out |= linked[place].buckets or wanted.keys()
+            continue
+        for key, of_key in of_group.figures.items():
+            figures[key] = summed(figures[key], of_key) if key in figures else of_key
+    return figures, left_out
 
 
 def _logged(settings: Settings, from_ms: int, to_ms: int) -> dict[tuple[QuotaType, Bucket], Logged]:

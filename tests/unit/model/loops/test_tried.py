@@ -189,3 +189,11 @@ def test_what_is_sent_before_the_period_settles_under_the_tried_quotas_and_does_
     # Without it the window still holds what came under 200,000 B/s: fewer throttles, each longer.
     unsettled = closed_loop(one, other, {KEY}, RING, RUN_MS // 2, RUN_MS)[KEY]
     assert (late.throttled_requests, unsettled.throttled_requests) == (25, 12)
+
+
+def test_the_last_throttles_of_four_connections_widen_the_bound_by_two() -> None:
+    # Four connections send 1 MB each at once, under 200,000 B/s instead of 1 MB/s: 5, 10, 15 and 20 s of 10 s.
+    found = predicted([Point(0, 1, name, 1, 1_000_000, 0, 0) for name in range(4)], 1_000_000, 200_000)
+    assert found.throttled_ms == 5_000 + 10_000
+    # 5 % and twice the longest throttle; with one throttle at the end the bound would end at 25,750 ms.
+    assert found.delay == Bound(0, 15_750 + 2 * 10_000)
