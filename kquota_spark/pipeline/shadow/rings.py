@@ -156,7 +156,10 @@ class RingColumns:
     def _measured(
         self, parts: Sequence[tuple[Numbers, Numbers, Numbers]], sums: Numbers, times_ms: Numbers
     ) -> tuple[Numbers, Numbers]:
-        """The measure after each request; a part has where it begins, what is in the window before, its oldest start."""
+        """The measure after each request.
+
+        A part has where it begins, what is in the window before it less the sum so far, and the oldest start.
+        """
         starts, bases, oldest_ms = (np.concatenate(column) for column in zip(*parts, strict=True))
         order = np.argsort(starts)
         lengths = np.diff(starts[order], append=len(times_ms))
