@@ -248,9 +248,7 @@ class ShardJudge:
             self._forget(min(part.oldest_ms for part in parts))
         if shadow is not None:
             before = {manager: dict(buckets) for manager, buckets in self._kept.items()}
-            for part in parts:
-                if part.moved is not None:
-                    shadow.judge_moved(part.moved, before)
+            shadow.judge_moved([part.moved for part in parts if part.moved is not None], before)
         found: list[JudgedBucket] = []
         for manager, of_manager in by_manager.items():
             text = manager_text(*manager)

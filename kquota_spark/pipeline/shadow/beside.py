@@ -83,7 +83,7 @@ class Beside:
         """Add the limit of the piece that was added last, by a quota callback.
 
         Args:
-            client: whose piece it is.
+            client: the client that made the requests.
             governed: what governs it in force.
             time_ms: time of its first point, epoch ms.
             tags_of: the tags of a bucket.

@@ -143,13 +143,17 @@ class ShadowShard:
         self._tokens.forget(oldest_ms, enforced)
         self._rings.forget(oldest_ms, enforced, has_forgotten=has_forgotten)
 
-    def judge_moved(self, moved: Moved, before: Mapping[str, States]) -> None:
+    def judge_moved(self, parts: Iterable[Moved], before: Mapping[str, States]) -> None:
         """Take requests that count in other buckets under the shadow quotas.
 
         Args:
-            moved: the requests.
+            parts: the requests.
             before: the states of the enforced buckets before these seconds.
         """
+        for moved in parts:
+            self._take_moved(moved, before)
+
+    def _take_moved(self, moved: Moved, before: Mapping[str, States]) -> None:
         keys = [(moved.managers[manager], tags) for manager, tags in moved.buckets]
         of_bucket, of_terms, _, _ = moved.piece_columns
         is_sampled = np.array([manager_of(text)[2] is not _MUTATION for text, _ in keys])[of_bucket]
@@ -178,11 +182,9 @@ class ShadowShard:
         used, of_used = numbered(of_bucket)
         places = self._rings.all_at(config, [keys[bucket] for bucket in used.tolist()], before)
         points = moved.matrix if is_meant.all() else moved.matrix[np.repeat(is_meant, columns[3])]
-        of_point = (
-            np.repeat(column, counts)
-            for column in (np.array(places, np.int64)[of_used], of_terms, seconds_ms)
-        )
-        waiting.add_requests(*of_point, points, moved.terms)
+        of_piece = np.array(places, np.int64)[of_used], of_terms, seconds_ms
+        ring_of, terms_of, seconds_of = (np.repeat(column, counts) for column in of_piece)
+        waiting.add_requests(ring_of, terms_of, seconds_of, points, moved.terms)
 
     def judge(self, buckets: EnforcedBuckets, before: States) -> None:
         """Take the requests of the enforced buckets of one manager; moved ones were taken before.
@@ -197,7 +199,7 @@ class ShadowShard:
             return
         own, below = self._rings.names_of(manager), self._below
         unlike = self._rings.parted[manager] | own if own else self._rings.parted[manager]
-        pairs = zip(judged, rows.values(), strict=True)
+        pairs = [*zip(judged, rows.values(), strict=True)]
         if place[2] is not _MUTATION:
             # Nearly all buckets are left out here, so this is written for speed.
             pairs = [
@@ -323,7 +325,8 @@ class ShadowShard:
 
     def _enforced_at(self, key: Key, second_ms: int) -> Enforced:
         """What a second has in force; nothing without a request there."""
-        found = self._throttled.get(key, _NOTHING).pop(second_ms, None)
+        throttled = self._throttled.get(key)
+        found = throttled.pop(second_ms, None) if throttled else None
         if found is None and key in self._in_force:
             _, seconds = self._in_force[key]
             found = next((_enforced(each) for each, _ in seconds if each.second_ms == second_ms), None)

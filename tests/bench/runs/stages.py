@@ -29,7 +29,7 @@ from kquota_spark.formats.quota_files.quota_file import read_quota_file
 from kquota_spark.model.govern.govern import RuleGovernor
 from kquota_spark.model.measure.sampled_rate import RateConfig
 from kquota_spark.model.quotas.entities import DEFAULT, Entity
-from kquota_spark.model.quotas.quota_types import QuotaKey
+from kquota_spark.model.quotas.quota_types import AnyKey, QuotaKey
 from kquota_spark.model.quotas.rules import RuleBook, RulePeriod, rule_periods
 from kquota_spark.pipeline.bucket_judge import Configs, ShardJudge
 from kquota_spark.pipeline.charges import Charges
@@ -83,7 +83,7 @@ class Changed(Enum):
     BUCKETS = "all, in other buckets"
 
 
-def proposed(book: RuleBook, changed: Changed) -> dict[Entity, dict[QuotaKey, float]]:
+def proposed(book: RuleBook, changed: Changed) -> dict[Entity, dict[AnyKey, float]]:
     """The shadow quotas: half of some limits, or a quota of each user instead."""
     values = {entity: dict(rule.values) for entity in book for rule in book.of(entity) if rule.values}
     named = max(values, key=str)  # defaults come first
