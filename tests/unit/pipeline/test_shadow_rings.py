@@ -6,12 +6,12 @@ import msgspec
 import numpy as np
 import pytest
 
-from kquota_spark.model.loops.shadow_bucket import ShadowLimit, ShadowPart, ShadowReplay
+from kquota_spark.model.loops.shadow_bucket import ShadowLimit, ShadowPart, ShadowReplay, ShadowSecond
 from kquota_spark.model.measure.points import Point
 from kquota_spark.model.measure.sampled_rate import RateConfig, RingVariant, SampleRing
 from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.pipeline.shadow.moved import MovedTerms
-from kquota_spark.pipeline.shadow.rings import KeptRings, RingColumns
+from kquota_spark.pipeline.shadow.rings import KeptRings, Key, RingColumns
 from kquota_spark.pipeline.shadow.sampled import SampledBuckets
 from tests.support.chance import Chance
 
@@ -93,9 +93,9 @@ def test_seconds_of_many_buckets_equal_those_of_each_bucket_alone(
     ]
     kept = KeptRings(config)
     waiting, names = SampledBuckets(config, kept), [("demo", 1, quota_type)]
-    manager, expected = msgspec.json.encode(names[0]).decode(), {}
+    manager, expected = msgspec.json.encode(names[0]).decode(), dict[tuple[Key, int], ShadowSecond]()
     for bucket in range(12):
-        key = manager, (f"user-{bucket}", "", None)
+        key: Key = manager, (f"user-{bucket}", "", None)
         at, alone = kept.add(key), ShadowReplay(quota_type, config)
         for second in range(15):
             second_ms, parts = T0 + 1_000 * second, []
