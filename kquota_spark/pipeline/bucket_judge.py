@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from itertools import accumulate, groupby, pairwise, repeat
 from operator import attrgetter, itemgetter
@@ -243,36 +243,23 @@ class ShardJudge:
         parts, by_manager = [*parts], _Rows()
         for part in parts:
             _add_rows(part, by_manager)
-        shadow = self._begun(parts)
+        shadow, before = self._begun(parts), dict[str, _Buckets]()
         if parts:
             self._forget(min(part.oldest_ms for part in parts))
-        if shadow is None:
-            return [
-                self._judged(manager, bucket, rows, kept)
-                for manager, of_manager, kept in self._with_kept(by_manager)
-                for bucket, rows in of_manager.items()
-            ]
-        before = {manager: dict(buckets) for manager, buckets in self._kept.items()}
-        for part in parts:
-            if part.moved is not None:
-                shadow.judge_moved(part.moved, [manager_text(*each) for each in part.moved.managers], before)
-        are_all_moved = all(part.shadowed is None or set(part.shadowed.limit_of) <= {-1} for part in parts)
+        if shadow is not None:
+            before = {manager: dict(buckets) for manager, buckets in self._kept.items()}
+            shadow.judge_moved([part.moved for part in parts if part.moved is not None], before)
         found: list[JudgedBucket] = []
-        for manager, of_manager, kept in self._with_kept(by_manager):
+        for manager, of_manager in by_manager.items():
+            text = manager_text(*manager)
+            kept = self._kept.setdefault(text, {})
             judged = [self._judged(manager, bucket, rows, kept) for bucket, rows in of_manager.items()]
             found += judged
-            text = manager_text(*manager)
-            enforced = EnforcedBuckets(text, manager, of_manager, judged)
-            (shadow.part_all if are_all_moved else shadow.judge)(enforced, before.get(text, {}))
-        shadow.finish()
+            if shadow is not None:
+                shadow.judge(EnforcedBuckets(text, manager, of_manager, judged), before.get(text, {}))
+        if shadow is not None:
+            shadow.finish()
         return found
-
-    def _with_kept(
-        self, by_manager: _Rows
-    ) -> Iterator[tuple[Manager, dict[BucketTags, list[_Row]], _Buckets]]:
-        """Each manager with its requests and the buckets that are remembered."""
-        for manager, of_manager in by_manager.items():
-            yield manager, of_manager, self._kept.setdefault(manager_text(*manager), {})
 
     def _begun(self, parts: Sequence[Packed]) -> ShadowShard | None:
         """Continue with the shadow quotas of these seconds; None if they make no difference to any bucket."""
@@ -280,9 +267,10 @@ class ShardJudge:
             return None
         shadows = [part.shadowed for part in parts if part.shadowed is not None]
         self.shadow = (self.shadow or ShadowShard(self._configs.of)) if shadows else None
-        has_moved = any(part.moved is not None for part in parts)
         windows = {terms.rate_config for part in parts for terms in part.terms} | {None}
-        if self.shadow is None or not self.shadow.begin(shadows, windows, has_moved=has_moved):
+        if self.shadow is None or not self.shadow.begin(
+            shadows, windows, has_moved=any(part.moved for part in parts)
+        ):
             return None
         return self.shadow
 

@@ -158,7 +158,8 @@ def governed_pieces(batch: pa.RecordBatch, known: Known) -> GovernedPieces:
             cut = bisect_left(times_ms, until_ms, start, end)
             governing.pieces.counts[-1] = cut - start
             start = cut
-    moved = None if beside is None else beside.finish(points)
+    texts = [manager_text(*manager) for manager in governing.pieces.managers]
+    moved = None if beside is None else beside.finish(points, texts)
     return GovernedPieces(governing.pieces, points, moved)
 
 

@@ -18,7 +18,8 @@ import pytest
 from tests.bench import preloaded, slopes
 from tests.bench.job import Place, bench_place
 from tests.bench.preloaded import Size
-from tests.bench.runs import growth, live, request_log, scale, shadow, soak, throughput
+from tests.bench.runs import growth, live, request_log, scale, soak, throughput
+from tests.bench.runs.shadow import __main__ as shadow
 from tests.bench.runs.stages import Changed
 
 Rows = list[dict[str, Any]]

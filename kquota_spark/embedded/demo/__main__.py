@@ -187,9 +187,7 @@ def _run(chosen: Chosen) -> None:
     report = DIRECTORY / "report.html"
     print(shown("throttled", config=config))
     print(summarise(settings, seconds, DIRECTORY / "summary.json"))
-    print(plan)
-    if source == "log":
-        print(shown("shadow", config=config))
+    print(plan, *([shown("shadow", config=config)] if source == "log" else ()), sep="\n")
     print(shown("report", "--period", "last:1h", "--to", str(report), config=config))
     print(next_steps(config, report))
 

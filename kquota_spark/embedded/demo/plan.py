@@ -21,7 +21,7 @@ _CONNECTION_S = 3.0
 
 
 _PRODUCE, _CONSUME = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
-QUOTAS: dict[Entity, dict[QuotaKey, float]] = {
+QUOTAS: dict[Entity, dict[AnyKey, float]] = {
     Entity(AUDITOR, None): {_PRODUCE: 100_000_000, _CONSUME: 100_000_000},
     Entity("alice", "etl"): {_PRODUCE: 300_000},
     Entity("alice", DEFAULT): {_PRODUCE: 200_000},

@@ -6,7 +6,7 @@ that no shadow quota names.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import count, repeat
 from typing import Any, Protocol
 
@@ -83,7 +83,7 @@ class Beside:
         """Add the limit of the piece that was added last, by a quota callback.
 
         Args:
-            client: whose piece it is.
+            client: the client that made the requests.
             governed: what governs it in force.
             time_ms: time of its first point, epoch ms.
             tags_of: the tags of a bucket.
@@ -105,17 +105,18 @@ class Beside:
         self._limit_of.append(self._place_of(found, pieces.terms[pieces.terms_of[-1]]))
         return until_ms
 
-    def finish(self, points: Any) -> MovedPieces | None:
+    def finish(self, points: Any, texts: Sequence[str]) -> MovedPieces | None:
         """Give the pieces their limits; returns those that count in another bucket, None for none.
 
         Args:
             points: the points of all pieces.
+            texts: the text of each manager.
         """
         limit_of = np.array(self._limit_of, np.int64)
         if self._governor is not None:
             limit_of = self._answered(self._governor)
         moved = np.array(self._moved, np.int64)
-        found = self._moved_pieces(limit_of, moved, points) if len(moved) else None
+        found = self._moved_pieces(limit_of, moved, points, texts) if len(moved) else None
         limit_of[moved] = _MOVED
         self._give(limit_of)
         return found
@@ -203,7 +204,9 @@ class Beside:
         pieces.terms = [pieces.terms[key // width] for key in found.tolist()]
         pieces.shadowed = Shadowed(*self._shadow.pin, [*self._limits], (found % width - 1).tolist())
 
-    def _moved_pieces(self, limit_of: Numbers, moved: Numbers, points: Any) -> MovedPieces:
+    def _moved_pieces(
+        self, limit_of: Numbers, moved: Numbers, points: Any, texts: Sequence[str]
+    ) -> MovedPieces:
         pieces = self._pieces
         buckets: dict[tuple[int, Bucket], int] = {}
         managers = map(pieces.manager_of.__getitem__, self._moved)
@@ -216,7 +219,7 @@ class Beside:
         seconds_ms = np.array(pieces.seconds_ms, np.int64)
         limits = [*self._limits]
         return MovedPieces(
-            pieces.managers,
+            texts,
             [(manager, *tags) for manager, tags in buckets],
             [
                 MovedTerms(limits[key % width], *_windows_and_gap(pieces.terms[key // width]))

@@ -38,7 +38,8 @@ class MovedTerms(NamedTuple):
 class Moved(msgspec.Struct, array_like=True, gc=False):
     """The moved requests of one shard; each bucket has a manager and three tags."""
 
-    managers: list[Place]
+    managers: list[str]
+    """Their texts."""
     manager_of: list[int]
     user_tags: list[str]
     client_tags: list[str]
@@ -84,7 +85,7 @@ class MovedPieces(NamedTuple):
     """Moved requests of one batch in columns, before they are divided into shards.
 
     Attributes:
-        managers: the quota managers.
+        managers: texts of the quota managers.
         buckets: the position of a manager and the tags, each once.
         terms: each once.
         pieces: rows of bucket, terms, second, number of points.
@@ -92,7 +93,7 @@ class MovedPieces(NamedTuple):
         points: all points of the batch.
     """
 
-    managers: Sequence[Place]
+    managers: Sequence[str]
     buckets: Sequence[tuple[int, str, str, str | None]]
     terms: Sequence[MovedTerms]
     pieces: Numbers

@@ -143,7 +143,10 @@ class RingColumns:
             self.values[purged] = 0
             self.starts_ms[purged] = self.last_ms[purged] = now_ms[of_ring]
             basis_ms[is_old] = now_ms[of_ring]
-        return np.minimum(self.starts_ms[rings, current] + window_ms, basis_ms.min(axis=1) + expire_ms)
+        found: Numbers = np.minimum(
+            self.starts_ms[rings, current] + window_ms, basis_ms.min(axis=1) + expire_ms
+        )
+        return found
 
     def _there(self, times_ms: Numbers, rings: Numbers) -> Numbers:
         """Times of samples, with the largest number for samples that are not there."""
@@ -151,12 +154,16 @@ class RingColumns:
         return np.where(is_there, times_ms[rings], _NEVER // 2)
 
     def _oldest_ms(self, rings: Numbers) -> Numbers:
-        return self._there(self.starts_ms, rings).min(axis=1)
+        found: Numbers = self._there(self.starts_ms, rings).min(axis=1)
+        return found
 
     def _measured(
         self, parts: Sequence[tuple[Numbers, Numbers, Numbers]], sums: Numbers, times_ms: Numbers
     ) -> tuple[Numbers, Numbers]:
-        """The measure after each request; a part has where it begins, what is in the window before, its oldest start."""
+        """The measure after each request.
+
+        A part has where it begins, what is in the window before it less the sum so far, and the oldest start.
+        """
         starts, bases, oldest_ms = (np.concatenate(column) for column in zip(*parts, strict=True))
         order = np.argsort(starts)
         lengths = np.diff(starts[order], append=len(times_ms))
@@ -201,7 +208,14 @@ class KeptRings:
             )
 
     def put(self, place: int, folded_ms: int, forget_at_ms: int, ring: RingState | None) -> None:
-        """Make the ring at a position continue from the state of a `SampleRing`."""
+        """Make a ring continue from the state of a `SampleRing`.
+
+        Args:
+            place: its position.
+            folded_ms: time up to which it has everything, epoch ms.
+            forget_at_ms: time from which it equals a new one, epoch ms.
+            ring: the state; None for an empty ring.
+        """
         self.folded_ms[place], self.forget_at_ms[place] = folded_ms, forget_at_ms
         if ring is not None:
             self.rings.put(place, ring)

@@ -19,12 +19,15 @@ from kquota_spark.model.loops.shadow_bucket import (
 )
 from kquota_spark.model.measure.points import Point
 from kquota_spark.model.measure.sampled_rate import RateConfig, RingState
+from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.model.replay.windows_from_throttles import MARGIN_MS
 from kquota_spark.pipeline.shadow.moved import POINT_FIELDS, MovedTerms, Numbers, Place, numbered
 from kquota_spark.pipeline.shadow.rings import KeptRings, Key, RingColumns
 
 manager_of = cache(msgspec.json.Decoder(Place).decode)
 """A manager as values, from its text."""
+_SURELY_INT32 = 2.0**31 - 2
+"""A throttle below is not narrowed, ms."""
 _TIME, _AMOUNT, _KIND = map(Point._fields.index, ("record_time_ms", "amount", "kind"))
 
 
@@ -36,6 +39,26 @@ class SampledSecond(NamedTuple):
     second: ShadowSecond
     has_gap: bool
     """Whether a gap of the log makes the ring incomplete."""
+
+
+class _Requests(NamedTuple):
+    points: Any
+    terms_of: Numbers
+    totals: Numbers
+    windows_ms: Numbers
+
+    def at(self, places: Any) -> _Requests:
+        return _Requests(*(column[places] for column in self))
+
+
+class _Sums(NamedTuple):
+    """The sums of a second; the first four numbers are in the order of `ShadowSecond`."""
+
+    rate_per_s: float
+    throttle_ms: int
+    throttled_requests: int
+    total_throttle_ms: int
+    is_near: bool
 
 
 class SampledBuckets:
@@ -129,12 +152,48 @@ class SampledBuckets:
         chosen = np.logical_or.reduceat(is_open, starts)
         if wanted:
             _choose(chosen, buckets[starts], seconds_ms[starts], keys, wanted)
+        requests = _Requests(points, terms_of, totals, windows_ms)
         ends = np.append(starts[1:], len(order))
-        for place in np.flatnonzero(chosen).tolist():
-            part = slice(int(starts[place]), int(ends[place]))
-            key = keys[int(buckets[part.start])]
-            columns = (column[part].tolist() for column in (points, terms_of, totals, windows_ms))
-            yield self._second(key, managers[key[0]], int(seconds_ms[part.start]), *columns)
+        picked = np.flatnonzero(np.repeat(chosen, ends - starts))
+        summed = self._summed(requests.at(picked), scales[picked], (ends - starts)[chosen])
+        for place, found in zip(np.flatnonzero(chosen).tolist(), summed, strict=True):
+            begin, end = int(starts[place]), int(ends[place])
+            key, second_ms = keys[int(buckets[begin])], int(seconds_ms[begin])
+            of_second = requests.at(slice(begin, end))
+            second = self._second(managers[key[0]][2], second_ms, of_second, found)
+            has_gap = any(self._terms[each].has_gap for each in np.unique(of_second.terms_of).tolist())
+            yield SampledSecond(key, managers[key[0]], second, has_gap)
+
+    def _summed(self, requests: _Requests, scales: Numbers, sizes: Numbers) -> Iterator[_Sums | None]:
+        """The sums of seconds with these numbers of requests; None for those that are not of the usual kind.
+
+        In a usual second all requests have one limit of bytes and known amounts. The steps are those of
+        `sampled_verdict`, in doubles too.
+        """
+        if not len(sizes):
+            return iter(())
+        points, terms_of, totals, windows_ms = requests
+        starts = np.cumsum(sizes) - sizes
+        limit = np.array([each.limit.limit_per_s or 0.0 for each in self._terms])[terms_of]
+        is_usual = (scales == 1) & (limit > 0) & ~np.isin(points[:, _KIND], THROTTLED_FETCHES)
+        limit = np.where(is_usual, limit, 1.0)
+        rate = totals / (windows_ms / 1_000.0)
+        raw = np.where(rate > limit, (rate - limit) / limit * windows_ms, 0.0)
+        is_usual &= raw < _SURELY_INT32
+        whole = np.floor(np.where(is_usual, raw, 0.0))
+        throttle_ms = (whole + (raw - whole >= 0.5)).astype(np.int64)
+        per_ms = limit * 1 / 1_000
+        is_near = np.abs(totals - per_ms * windows_ms) <= MARGIN_MS * per_ms
+        are_usual = np.logical_and.reduceat(is_usual, starts) & (
+            np.minimum.reduceat(limit, starts) == np.maximum.reduceat(limit, starts)
+        )
+        columns = (
+            np.maximum.reduceat(rate, starts), np.maximum.reduceat(throttle_ms, starts),
+            np.add.reduceat((throttle_ms > 0).astype(np.int64), starts), np.add.reduceat(throttle_ms, starts),
+            np.logical_or.reduceat(is_near, starts),
+        )  # fmt: skip
+        rows = zip(*(column.tolist() for column in columns), strict=True)
+        return (_Sums(*row) if usual else None for usual, row in zip(are_usual.tolist(), rows, strict=True))
 
     def _folded_ms(self, used: Numbers) -> Numbers:
         """The time up to which each ring has everything, epoch ms."""
@@ -173,24 +232,19 @@ class SampledBuckets:
         return has_limit & (~is_below | np.isin(kinds, THROTTLED_FETCHES))
 
     def _second(
-        self,
-        key: Key,
-        place: Place,
-        second_ms: int,
-        points: list[list[int]],
-        terms_of: list[int],
-        totals: list[int],
-        windows_ms: list[int],
-    ) -> SampledSecond:
-        terms = [self._terms[each] for each in terms_of]
-        limits = [each.limit for each in terms]
+        self, quota_type: QuotaType, second_ms: int, requests: _Requests, sums: _Sums | None
+    ) -> ShadowSecond:
+        points, terms_of, totals, windows_ms = requests
+        if sums is not None:
+            limit, count = self._terms[int(terms_of[0])].limit, len(totals)
+            return ShadowSecond(second_ms, limit, sums.rate_per_s, count, *sums[1:4], is_near=sums.is_near)
+        limits = [self._terms[each].limit for each in terms_of.tolist()]
+        measured = zip(points.tolist(), limits, totals.tolist(), windows_ms.tolist(), strict=True)
         found = [
-            sampled_verdict(place[2], self.config, Point(*point), limit, total, window_ms)
-            for point, limit, total, window_ms in zip(points, limits, totals, windows_ms, strict=True)
+            sampled_verdict(quota_type, self.config, Point(*point), limit, total, window_ms)
+            for point, limit, total, window_ms in measured
         ]
-        return SampledSecond(
-            key, place, summed_second(second_ms, limits, found), any(each.has_gap for each in terms)
-        )
+        return summed_second(second_ms, limits, found)
 
 
 def _choose(

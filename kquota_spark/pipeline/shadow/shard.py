@@ -10,38 +10,33 @@ Tokens of a mutation bucket do depend on the limit. So there a bucket with anoth
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import compress
 from math import inf
 from typing import Any, NamedTuple
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 
 from kquota_spark.model.loops.open_loop import SURELY_BELOW
 from kquota_spark.model.loops.shadow_bucket import ShadowLimit, ShadowSecond
-from kquota_spark.model.measure.sampled_rate import RateConfig, RingState
+from kquota_spark.model.measure.sampled_rate import RateConfig
 from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.model.replay.decision import Decision, GovernedSecond, QuietSecond
 from kquota_spark.model.replay.windows_from_throttles import MARGIN_MS
 from kquota_spark.pipeline.shadow.moved import Bucket, Moved, MovedTerms, Place, numbered
-from kquota_spark.pipeline.shadow.rings import KeptRings, Key
+from kquota_spark.pipeline.shadow.rings import Key
 from kquota_spark.pipeline.shadow.rows import Enforced, ShadowRow, has_row, rows_of
 from kquota_spark.pipeline.shadow.rules import Shadowed
-from kquota_spark.pipeline.shadow.sampled import SampledBuckets
+from kquota_spark.pipeline.shadow.sampled import SampledBuckets, manager_of
 from kquota_spark.pipeline.shadow.tokens import Piece, TokenBuckets
+from kquota_spark.pipeline.shadow.unlike import States, UnlikeBuckets, stored_ring
 
-_decoded = msgspec.msgpack.Decoder().decode
 _MUTATION = QuotaType.CONTROLLER_MUTATION
 _NOTHING: Mapping[Any, Any] = {}
 
 ShadowRequests = tuple[GovernedSecond, str | None, Any, ShadowLimit | None]
 """Requests of one client in one second, the name of the windows, and the limit by the shadow quotas; None if they count
 in another bucket."""
-States = Mapping[Bucket, tuple[int, bytes]]
-"""The states of enforced buckets, each after its time to be forgotten."""
 Seconds = Sequence[tuple[Decision | QuietSecond, str]]
 """Judged seconds of an enforced bucket."""
 
@@ -82,13 +77,8 @@ class ShadowShard:
         self._version: str
         self._version, tokens, parted, rings = state or ("", (), (), ())
         self._tokens = TokenBuckets(config_of, tokens)
-        self._parted: defaultdict[str, set[Bucket]] = defaultdict(set)
-        """By manager, enforced buckets with other requests than the shadow ones of their names."""
-        for manager, marks in parted:
-            buckets = enforced[manager]
-            self._parted[manager] = set(buckets) if marks is True else set(compress(buckets, marks))
-        self._rings = {each[0]: KeptRings.of_state(each) for each in rings}
-        """By the name of the windows, the rings of buckets that are not shared."""
+        self._rings = UnlikeBuckets((parted, rings), enforced)
+        self._are_all_moved = False
         self._below: dict[int, float] = {}
         """By the identity of a limit, the rate below which a quiet second has no other verdict."""
         self._waiting: dict[str, SampledBuckets] = {}
@@ -104,12 +94,7 @@ class ShadowShard:
         Args:
             enforced: the buckets with enforced rings, by the text of their managers.
         """
-        parted = [
-            (manager, True if len(buckets) == len(enforced[manager]) else _marks(enforced[manager], buckets))
-            for manager, buckets in self._parted.items()
-            if buckets
-        ]
-        rings = [each.state for each in self._rings.values() if each.places]
+        parted, rings = self._rings.state_beside(enforced)
         return (self._version, self._tokens.state, parted, rings) if self._tokens or parted or rings else None
 
     @property
@@ -131,7 +116,6 @@ class ShadowShard:
         first = shadows[0]
         if first.version != self._version:
             self._tokens.clear()
-            self._parted.clear()
             self._rings.clear()
         self._name, self._version, self._from_ms = first.name, first.version, first.from_ms
         share = min(map(self._share, windows))
@@ -142,7 +126,8 @@ class ShadowShard:
             for each in shadows
             for limit in each.limits
         }
-        has_own = bool(self._tokens or self._rings or any(self._parted.values()))
+        self._are_all_moved = all(set(each.limit_of) <= {-1} for each in shadows)
+        has_own = bool(self._tokens or self._rings)
         return has_own or has_moved or any(each.has_difference for each in shadows)
 
     def forget(
@@ -150,45 +135,40 @@ class ShadowShard:
     ) -> None:
         """Forget rings that equal new ones; no later second is older than `oldest_ms`.
 
-        A bucket that is not shared stays so as long as the enforced ring exists, because that one has other requests.
-
         Args:
             oldest_ms: start of the oldest open second, epoch ms.
             enforced: the buckets with enforced rings, by the text of their managers.
             has_forgotten: whether some of them were just forgotten.
         """
         self._tokens.forget(oldest_ms, enforced)
-        for rings in self._rings.values():
-            for manager, bucket in rings.forget(oldest_ms):
-                if bucket in enforced.get(manager, _NOTHING):
-                    self._parted[manager].add(bucket)
-        self._rings = {name: rings for name, rings in self._rings.items() if rings.places}
-        for manager, buckets in self._parted.items() if has_forgotten else ():
-            buckets.intersection_update(enforced.get(manager, _NOTHING))
+        self._rings.forget(oldest_ms, enforced, has_forgotten=has_forgotten)
 
-    def judge_moved(self, moved: Moved, texts: Sequence[str], before: Mapping[str, States]) -> None:
+    def judge_moved(self, parts: Iterable[Moved], before: Mapping[str, States]) -> None:
         """Take requests that count in other buckets under the shadow quotas.
 
         Args:
-            moved: the requests.
-            texts: text of each of their managers.
+            parts: the requests.
             before: the states of the enforced buckets before these seconds.
         """
-        keys = [((texts[manager], tags), moved.managers[manager]) for manager, tags in moved.buckets]
+        for moved in parts:
+            self._take_moved(moved, before)
+
+    def _take_moved(self, moved: Moved, before: Mapping[str, States]) -> None:
+        keys = [(moved.managers[manager], tags) for manager, tags in moved.buckets]
         of_bucket, of_terms, _, _ = moved.piece_columns
-        is_sampled = np.array([place[2] is not _MUTATION for _, place in keys])[of_bucket]
+        is_sampled = np.array([manager_of(text)[2] is not _MUTATION for text, _ in keys])[of_bucket]
         names = [each.rate_config for each in moved.terms]
         for name in dict.fromkeys(names):
             is_meant = is_sampled & np.array([each == name for each in names])[of_terms]
             if is_meant.any():
                 self._wait(keys, moved, is_meant, name, before)
         for bucket in np.unique(of_bucket[~is_sampled]).tolist():
-            key, place = keys[bucket]
-            self._mutations.setdefault(key, (place, []))[1].extend(moved.pieces_of(bucket))
+            key = keys[bucket]
+            self._mutations.setdefault(key, (manager_of(key[0]), []))[1].extend(moved.pieces_of(bucket))
 
     def _wait(
         self,
-        keys: Sequence[tuple[Key, Place]],
+        keys: Sequence[Key],
         moved: Moved,
         is_meant: Any,
         name: str | None,
@@ -200,13 +180,11 @@ class ShadowShard:
         columns = moved.piece_columns
         of_bucket, of_terms, seconds_ms, counts = (column[is_meant] for column in columns)
         used, of_used = numbered(of_bucket)
-        places = self._all_kept_at(config, [keys[bucket][0] for bucket in used.tolist()], before)
+        places = self._rings.all_at(config, [keys[bucket] for bucket in used.tolist()], before)
         points = moved.matrix if is_meant.all() else moved.matrix[np.repeat(is_meant, columns[3])]
-        of_point = (
-            np.repeat(column, counts)
-            for column in (np.array(places, np.int64)[of_used], of_terms, seconds_ms)
-        )
-        waiting.add_requests(*of_point, points, moved.terms)
+        of_piece = np.array(places, np.int64)[of_used], of_terms, seconds_ms
+        ring_of, terms_of, seconds_of = (np.repeat(column, counts) for column in of_piece)
+        waiting.add_requests(ring_of, terms_of, seconds_of, points, moved.terms)
 
     def judge(self, buckets: EnforcedBuckets, before: States) -> None:
         """Take the requests of the enforced buckets of one manager; moved ones were taken before.
@@ -216,33 +194,33 @@ class ShadowShard:
             before: the states of the buckets before these seconds.
         """
         manager, place, rows, judged = buckets
-        own = {bucket for each in self._rings.values() for key, bucket in each.places if key == manager}
-        unlike, below = self._parted[manager] | own if own else self._parted[manager], self._below
-        pairs = zip(judged, rows.values(), strict=True)
+        if self._are_all_moved and place[2] is not _MUTATION:
+            self._part_all(buckets, before)
+            return
+        own, below = self._rings.names_of(manager), self._below
+        unlike = self._rings.parted[manager] | own if own else self._rings.parted[manager]
+        pairs = [*zip(judged, rows.values(), strict=True)]
         if place[2] is not _MUTATION:
             # Nearly all buckets are left out here, so this is written for speed.
             pairs = [
                 (one, of_bucket)
                 for one, of_bucket in pairs
-                if len(of_bucket) > 1
-                or (limit := of_bucket[0][3]) is None
-                or type(second := one[2][0][0]) is not QuietSecond
-                or second[2] >= below[id(limit)]
+                if (
+                    (limit := of_bucket[0][3]) is None
+                    or type(second := one[2][0][0]) is not QuietSecond
+                    or second[2] >= below[id(limit)]
+                    if len(of_bucket) == 1
+                    else not _is_surely_below(of_bucket, one[2], below)
+                )
                 or (unlike and one[1] in unlike)
             ]
         for (_, bucket, seconds, _), of_bucket in pairs:
             self._take((manager, bucket), place, of_bucket, seconds, before, has_ring=bucket in own)
 
-    def part_all(self, buckets: EnforcedBuckets, before: States) -> None:
+    def _part_all(self, buckets: EnforcedBuckets, before: States) -> None:
         """Do `judge` where no request counts in its enforced bucket under the shadow quotas."""
         manager, place, rows, judged = buckets
-        if place[2] is _MUTATION:
-            self.judge(buckets, before)
-            return
-        parted = self._parted[manager]
-        for bucket in (rows.keys() & before.keys()) - parted if before else ():
-            self._copy(manager, bucket, before)
-        parted.update(rows)
+        self._rings.part(manager, rows, before)
         for _, bucket, seconds, _ in judged:
             if type(seconds[0][0]) is not QuietSecond or len(seconds) > 1:
                 self._remember((manager, bucket), place, seconds)
@@ -259,7 +237,7 @@ class ShadowShard:
     ) -> None:
         manager, bucket = key
         pieces = _pieces(of_bucket)
-        is_parted = has_ring or bucket in self._parted[manager]
+        is_parted = has_ring or bucket in self._rings.parted[manager]
         is_alike = len(pieces) == len(of_bucket)
         if place[2] is _MUTATION:
             has_own = key in self._tokens or key in self._mutations
@@ -268,24 +246,22 @@ class ShadowShard:
                 self._mutations.setdefault(key, (place, []))[1].extend(pieces)
             return
         if not is_parted and is_alike:
-            if not self._are_surely_alike(pieces, seconds):
+            if not all(terms.limit.is_enforced for *_, terms in pieces):
                 self._share_ring(key, place, pieces, seconds, before)
             return
         if not is_parted:
-            if bucket in before:
-                self._copy(manager, bucket, before)
-            self._parted[manager].add(bucket)
+            self._rings.part(manager, {bucket: None}, before)
         self._remember(key, place, seconds)
         for config, of_config in self._by_windows(place[2], pieces):
             waiting = self._waiting_of(config)
-            waiting.add_points(self._kept_at(config, key, _NOTHING), of_config)
+            waiting.add_points(self._rings.at(config, key, _NOTHING), of_config)
 
     def _share_ring(
         self, key: Key, place: Place, pieces: Sequence[Piece], seconds: Seconds, before: States
     ) -> None:
         """Take requests of a bucket that continues from the stored state of the enforced one."""
         self._remember(key, place, seconds)
-        folded_ms, name, ring = _stored_ring(before.get(key[1]))
+        folded_ms, name, ring = stored_ring(before.get(key[1]))
         for config, of_config in self._by_windows(place[2], pieces):
             given = ring if config.name == name else None
             waiting = self._waiting_of(config)
@@ -313,65 +289,8 @@ class ShadowShard:
     def _waiting_of(self, config: RateConfig) -> SampledBuckets:
         found = self._waiting.get(config.name)
         if found is None:
-            found = self._waiting[config.name] = SampledBuckets(config, self._rings_of(config))
+            found = self._waiting[config.name] = SampledBuckets(config, self._rings.of(config))
         return found
-
-    def _rings_of(self, config: RateConfig) -> KeptRings:
-        found = self._rings.get(config.name)
-        if found is None:
-            found = self._rings[config.name] = KeptRings(config)
-        return found
-
-    def _all_kept_at(
-        self, config: RateConfig, keys: Sequence[Key], before: Mapping[str, States]
-    ) -> list[int]:
-        """Do `_kept_at` for buckets of all managers."""
-        places = self._rings_of(config).places
-        found = [*map(places.get, keys)]
-        if None not in found:
-            return found  # type: ignore[return-value]
-        missing = [key for key, at in zip(keys, found, strict=True) if at is None]
-        for key in missing:
-            if key[1] in before.get(key[0], _NOTHING):
-                self._kept_at(config, key, before[key[0]])
-        self._rings_of(config).add_all([key for key in missing if key not in places])
-        return [places[key] for key in keys]
-
-    def _kept_at(self, config: RateConfig, key: Key, before: States) -> int:
-        """The position of a bucket's own ring, which begins as a copy of the enforced one if that was shared."""
-        rings = self._rings_of(config)
-        found = rings.places.get(key)
-        if found is not None:
-            return found
-        if key[1] in before and key[1] not in self._parted[key[0]] and not self._has_ring(key):
-            self._copy(*key, before)
-            if key in rings.places:
-                return rings.places[key]
-        return rings.add(key)
-
-    def _has_ring(self, key: Key) -> bool:
-        return any(key in rings.places for rings in self._rings.values())
-
-    def _copy(self, manager: str, bucket: Bucket, before: States) -> None:
-        """Begin a ring as a copy of the enforced one."""
-        forget_at_ms = before[bucket][0]
-        folded_ms, name, ring = _stored_ring(before[bucket])
-        rings = self._rings_of(RateConfig.parse(name))
-        rings.put(rings.add((manager, bucket)), folded_ms, forget_at_ms, ring)
-
-    def _are_surely_alike(self, pieces: Sequence[Piece], seconds: Seconds) -> bool:
-        """Whether the enforced ring shows the same verdicts: the same limits, or rates that come near neither."""
-        limits = [terms.limit for *_, terms in pieces]
-        if all(limit.is_enforced for limit in limits):
-            return True
-        if any(not isinstance(second, QuietSecond) for second, _ in seconds):
-            return False
-        # The rate of a second is that of its largest share of the limit: the highest only under one enforced limit.
-        if len({limit.inferred_limit for limit in limits}) > 1:
-            return False
-        lowest = min((each.limit_per_s for each in limits if each.limit_per_s is not None), default=inf)
-        allowed = lowest * self._share(pieces[0][2].rate_config)
-        return all(second.rate_per_s * SURELY_BELOW < allowed for second, _ in seconds)
 
     def _share(self, rate_config: str | None) -> float:
         """The part of a limit below which a rate is not near it, for any window; 0 for windows of 2 ms or less."""
@@ -406,11 +325,22 @@ class ShadowShard:
 
     def _enforced_at(self, key: Key, second_ms: int) -> Enforced:
         """What a second has in force; nothing without a request there."""
-        found = self._throttled.get(key, _NOTHING).pop(second_ms, None)
+        throttled = self._throttled.get(key)
+        found = throttled.pop(second_ms, None) if throttled else None
         if found is None and key in self._in_force:
             _, seconds = self._in_force[key]
             found = next((_enforced(each) for each, _ in seconds if each.second_ms == second_ms), None)
         return found or Enforced()
+
+
+def _is_surely_below(rows: Sequence[ShadowRequests], seconds: Seconds, below: Mapping[int, float]) -> bool:
+    """Whether the enforced ring shows that no rate comes near the shadow limit, and nothing was throttled."""
+    # The rate of a second is that of its largest share of the limit: the highest only under one enforced limit.
+    limit = rows[0][0].governing.limit_per_s
+    if any(row[0][3][0] != limit for row in rows):
+        return False
+    least = min([below.get(id(row[3]), -1.0) for row in rows])
+    return all(type(second) is QuietSecond and second[2] < least for second, _ in seconds)
 
 
 def _pieces(rows: Iterable[ShadowRequests]) -> list[Piece]:
@@ -420,18 +350,6 @@ def _pieces(rows: Iterable[ShadowRequests]) -> list[Piece]:
         for governed, rate_config, _, limit in rows
         if limit is not None
     ]
-
-
-def _stored_ring(stored: tuple[int, bytes] | None) -> tuple[int, str, RingState | None]:
-    """Time up to which an enforced ring has everything (epoch ms), name of its windows, and the ring."""
-    if stored is None:
-        return 0, "", None
-    name, state = _decoded(stored[1])
-    return state[0], name, state[1]
-
-
-def _marks(buckets: Iterable[Bucket], marked: set[Bucket]) -> bytes:
-    return bytes(bucket in marked for bucket in buckets)
 
 
 def _enforced(second: Decision | QuietSecond) -> Enforced:

@@ -71,7 +71,8 @@ class TokenBuckets:
 
     def judge(self, key: Key, pieces: Iterable[Piece]) -> Iterator[tuple[ShadowSecond, bool]]:
         """Judge the seconds of one bucket, each with whether a gap of the log makes it incomplete."""
-        folded_ms, forget_at_ms, config_name, state = self._own.get(key, _NEW)
+        own = self._own.get(key, _NEW)
+        folded_ms, forget_at_ms, config_name = own[:3]
         replay: ShadowReplay | None = None
         for second_ms, group in groupby(sorted(pieces, key=itemgetter(0)), key=itemgetter(0)):
             of_second = list(group)
@@ -79,7 +80,7 @@ class TokenBuckets:
                 continue  # a late line: the replay of the enforced bucket does not fold it either
             config = self._config_of(_TYPE, of_second[0][2].rate_config)
             if replay is None or config.name != config_name:
-                replay = ShadowReplay(_TYPE, config, state if config.name == config_name else None)
+                replay = ShadowReplay(_TYPE, config, own.state if config.name == config_name else None)
                 config_name = config.name
             judged = replay.judge(
                 second_ms, [ShadowPart(points, terms.limit) for _, points, terms in of_second]
@@ -87,5 +88,5 @@ class TokenBuckets:
             folded_ms = second_ms + 1_000
             forget_at_ms = folded_ms + remembers_ms(_TYPE, config)
             yield judged, any(terms.has_gap for *_, terms in of_second)
-        state = state if replay is None else replay.state
+        state = own.state if replay is None else replay.state
         self._own[key] = _Own(folded_ms, forget_at_ms, config_name, state)

@@ -30,7 +30,7 @@ from kquota_spark.kafka.questions import message_format
 from kquota_spark.model.govern.govern import RuleGovernor
 from kquota_spark.model.measure.sampled_rate import RateConfig
 from kquota_spark.model.quotas.entities import DEFAULT, Entity
-from kquota_spark.model.quotas.quota_types import QuotaKey
+from kquota_spark.model.quotas.quota_types import AnyKey, QuotaKey
 from kquota_spark.model.quotas.rules import RuleBook, RulePeriod, rule_periods
 from kquota_spark.pipeline.bucket_judge import Configs, ShardJudge
 from kquota_spark.pipeline.charges import Charges
@@ -83,7 +83,7 @@ class Changed(Enum):
     BUCKETS = "all, in other buckets"
 
 
-def proposed(book: RuleBook, changed: Changed) -> dict[Entity, dict[QuotaKey, float]]:
+def proposed(book: RuleBook, changed: Changed) -> dict[Entity, dict[AnyKey, float]]:
     """The shadow quotas: half of some limits, or a quota of each user instead."""
     values = {entity: dict(rule.values) for entity in book for rule in book.of(entity) if rule.values}
     named = max(values, key=str)  # defaults come first
@@ -128,14 +128,13 @@ class _Stages:
         for first in range(0, LINES, _MICRO_BATCH):
             indexes = range(first, min(first + _MICRO_BATCH, LINES))
             found = list(lines(indexes, population=self._population))
-            governed, writer = (
-                self._governed(self._charged(found, first)),
-                PartWriter(self._settings, DECISIONS),
-            )
+            governed = self._governed(self._charged(found, first))
+            writer, beside = (PartWriter(self._settings, table) for table in (DECISIONS, SHADOW_DECISIONS))
             for shard, packed in governed.items():
-                self._judge(shard, packed, writer)
-            with self._timed("decide"):
+                self._judge(shard, packed, writer, beside)
+            with self._timed("decide"):  # a task of the job writes one file of each table, too
                 list(writer.close())
+                list(beside.close())
 
     @contextmanager
     def _timed(self, stage: str) -> Iterator[None]:
@@ -174,7 +173,7 @@ class _Stages:
             list(writer.close())
         return found
 
-    def _judge(self, shard: int, packed: list[bytes], writer: PartWriter) -> None:
+    def _judge(self, shard: int, packed: list[bytes], writer: PartWriter, shadow_writer: PartWriter) -> None:
         with self._timed("judge"):
             judge = ShardJudge(self._configs, self._shards, self.state.get(shard))
             found = judge.judge(map(unpacked_pieces, packed))
@@ -189,9 +188,7 @@ class _Stages:
         if beside is not None:
             self.shadow_rows += beside.num_rows
             with self._timed("decide"):
-                rows = PartWriter(self._settings, SHADOW_DECISIONS)
-                rows.write(beside)
-                list(rows.close())
+                shadow_writer.write(beside)
 
 
 def _messages(found: list[Line], first: int) -> pa.RecordBatch:

@@ -6,8 +6,13 @@ import msgspec
 import numpy as np
 import pytest
 
+from kquota_spark.model.loops.shadow_bucket import ShadowLimit, ShadowPart, ShadowReplay, ShadowSecond
+from kquota_spark.model.measure.points import Point
 from kquota_spark.model.measure.sampled_rate import RateConfig, RingVariant, SampleRing
-from kquota_spark.pipeline.shadow.rings import KeptRings, RingColumns
+from kquota_spark.model.quotas.quota_types import QuotaType
+from kquota_spark.pipeline.shadow.moved import MovedTerms
+from kquota_spark.pipeline.shadow.rings import KeptRings, Key, RingColumns
+from kquota_spark.pipeline.shadow.sampled import SampledBuckets
 from tests.support.chance import Chance
 
 CONFIGS = (
@@ -75,3 +80,43 @@ def test_kept_rings_grow_and_forget_by_name() -> None:
     assert again.rings.values[:, 0].tolist() == [37, 38, 39]
     assert again.folded_ms.tolist() == [T0 + 37, T0 + 38, T0 + 39]
     assert again.add(("m", ("new", "", None))) == 3
+
+
+@pytest.mark.parametrize("quota_type", [QuotaType.PRODUCE, QuotaType.FETCH, QuotaType.REQUEST])
+def test_seconds_of_many_buckets_equal_those_of_each_bucket_alone(
+    quota_type: QuotaType, chance: Chance
+) -> None:
+    """Limits of 0, none and a throttle of more than 32 bits among them; a second may have two limits."""
+    config, limits = RateConfig(), [None, 0.0, 0.5, 3_000.0, 9e5]
+    shadows = [
+        ShadowLimit(limit, 3, "users/a", has_request_quota=False, is_enforced=False) for limit in limits
+    ]
+    kept = KeptRings(config)
+    waiting, names = SampledBuckets(config, kept), [("demo", 1, quota_type)]
+    manager, expected = msgspec.json.encode(names[0]).decode(), dict[tuple[Key, int], ShadowSecond]()
+    for bucket in range(12):
+        key: Key = manager, (f"user-{bucket}", "", None)
+        at, alone = kept.add(key), ShadowReplay(quota_type, config)
+        for second in range(15):
+            second_ms, parts = T0 + 1_000 * second, []
+            for shadow in chance.sample(shadows, chance.choice([1, 1, 2])):
+                points = [
+                    Point(
+                        second_ms + chance.randrange(1_000),
+                        0,
+                        bucket,
+                        number,
+                        chance.choice([0, 900, 10**9]),
+                        0,
+                        1,
+                    )
+                    for number in range(chance.randrange(1, 4))
+                ]
+                parts.append(ShadowPart(points, shadow))
+                waiting.add_points(at, [(second_ms, points, MovedTerms(shadow, None, has_gap=False))])
+            expected[key, second_ms] = alone.judge(second_ms, parts)
+    found = {(each.key, each.second.second_ms): each.second for each in waiting.judged({})}
+    throttled = {place: second for place, second in expected.items() if second.throttled_requests}
+    assert len(throttled) > 40
+    assert {place: found.get(place) for place in throttled} == throttled
+    assert {place: expected[place] for place in found} == found

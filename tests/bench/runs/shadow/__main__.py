@@ -17,7 +17,7 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from deltalake import DeltaTable
 
@@ -145,9 +145,7 @@ def _shadowed(place: Place, at: Place, changed: Changed) -> Place:
     quotas, proposal = other.root / "quotas.yaml", other.root / "proposal.yaml"
     shutil.copy(place.root / "quotas.yaml", quotas)
     values = proposed(RuleBook(rule_periods(read_quota_file(quotas))), changed)
-    proposal.write_text(
-        declared.write({entity: {**found} for entity, found in values.items()}), encoding="utf-8"
-    )
+    proposal.write_text(declared.write(dict[Any, Any](values)), encoding="utf-8")
     text = place.config.read_text(encoding="utf-8").replace(f"{place.root}/", f"{other.root}/")
     text = text.replace("quotas: {", f"quotas: {{shadow: {proposal}, ")
     other.config.write_text(text, encoding="utf-8")
