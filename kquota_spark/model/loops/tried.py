@@ -131,11 +131,12 @@ def closed_loop(
         for run in _runs(connections, both, ring, times, is_at_most=is_at_most)
     ]
     nearby = [*_nearby(connections, both, ring, times)]
+    noisy = _without_waiting(connections)
     censored = _censored(both, sent)
     throttles = _differing(connections)
     return {
         key: _closed(
-            [run[number] for run in runs], [run[number] for run in nearby], both[key], until_ms,
+            [run[number] for run in runs], [run[number] for run in nearby if number in noisy], both[key], until_ms,
             throttles=throttles.get(number, 1), is_censored=key in censored,
         )
         for key, number in numbers.items()
@@ -148,6 +149,12 @@ def _differing(connections: Sequence[Connection]) -> dict[int, int]:
         charge.meter for each in connections if each.does_wait for charge in each.sent[0].charges
     )
     return {number: isqrt(count) for number, count in waiting.items()}
+
+
+def _without_waiting(connections: Sequence[Connection]) -> set[int]:
+    """The numbers of the buckets that connections charge which do not wait for throttles."""
+    loose = (each for each in connections if not each.does_wait)
+    return {charge.meter for each in loose for sent in each.sent for charge in sent.charges}
 
 
 def _runs(

@@ -39,7 +39,7 @@ COMMANDS = (
     "doctor",
     "enforce status",
     "throttled",
-    "throttled --why",
+    "throttled --episodes --why",
     "report --period {day}..{day} --to {page}",
 )
 
