@@ -120,6 +120,21 @@ def test_the_identical_file_changes_nothing_and_a_higher_limit_throttles_less(
     names = re.findall(r"'name': '([^']+)'", shown["code-slopes"])
     assert names == ["before, by brokers", "after, open loop", "after, closed loop"]
     assert "no shadow was judged" in shown["code-shadow"]
+    assert "before and after: 1, measured within the bound: 0; without: 20" in shown["code-impact"]
+
+
+def test_the_measured_delay_of_an_edit_is_drawn_beside_the_predicted_one(tmp_path: Path) -> None:
+    settings = write_capture(tmp_path, KRAFT41)
+    edit = {"cluster_id": "test", "entity": "users/alice", "key": "producer_byte_rate"}
+    values = {"previous_value": 2_000.0, "value": 1_000.0, "source": "zookeeper"}
+    write_table(tmp_path, "quota_changes", {**edit, **values, "changed_at": second(0)})
+    # Of a finished edit the table has the figures, and nothing is judged again.
+    figures = {"window_s": 60, "buckets": 1, "before_ms": 0, "predicted_ms": 9_000, "low_ms": 5_000,
+               "high_ms": 12_000, "measured_ms": 10_000, "method": "closed loop"}  # fmt: skip
+    of_edit = {"event_date": DAY, "at": second(0), "value_before": 2_000.0, "value_after": 1_000.0}
+    write_table(tmp_path, "edit_impact", {**edit, **of_edit, **figures})
+    shown = executed(WHAT_IF, written(tmp_path, settings), tmp_path)
+    assert "before and after: 1, measured within the bound: 1; without: 9" in shown["code-impact"]
 
 
 def test_the_shadow_is_drawn_with_both_ends_of_each_bucket(tmp_path: Path) -> None:
