@@ -31,7 +31,7 @@ class LeaderWatcher(Polling):
     def __init__(self, settings: Settings, clock_ms: Callable[[], int]) -> None:
         self._settings = settings
         self._clock_ms = clock_ms
-        super().__init__("watching leaders", settings.quotas.leaders_interval, self._poll_again)
+        super().__init__("watching leaders", settings.quotas.leaders_interval, self._read_again)
         self._known: Leaders = {}
 
     def start(self) -> None:
@@ -45,17 +45,17 @@ class LeaderWatcher(Polling):
         self._table = self._opened()
         self._known = LeaderBook(stored_leaders(self._settings)).at(self._clock_ms()).leaders
         self._client = admin_client(self._settings)
-        self._poll()
+        self._read()
         super().start()
 
-    def _poll_again(self) -> None:
+    def _read_again(self) -> None:
         try:
-            self._poll()
+            self._read()
         except UserError as error:
             # An unreachable cluster has no traffic that could be judged wrongly.
             _log.warning("leaders of partitions are not known: %s", error)
 
-    def _poll(self) -> None:
+    def _read(self) -> None:
         observed_at_ms = self._clock_ms()
         found = leaders_of(asked_topics(self._client, self._settings))
         rows = [self._row(change) for change in leader_changes(self._known, found, observed_at_ms)]

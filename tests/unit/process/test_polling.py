@@ -7,8 +7,17 @@ from queue import Queue
 
 import pytest
 
+from kquota_spark.audit.upkeep import Upkeep
 from kquota_spark.errors import UserError
+from kquota_spark.kafka.broker_configs import BrokerConfigs
 from kquota_spark.process.polling import Polling
+from kquota_spark.quotas.leaders import LeaderWatcher
+
+
+@pytest.mark.parametrize("kind", [BrokerConfigs, LeaderWatcher, Upkeep])
+def test_no_method_of_a_poller_is_hidden_by_an_attribute_that_polling_sets(kind: type[Polling]) -> None:
+    # `LeaderWatcher._poll` was: it called itself until the stack was full.
+    assert {*vars(kind)} & {*vars(Polling("any", 1, print))} == set()
 
 
 def test_it_polls_until_it_is_stopped() -> None:
