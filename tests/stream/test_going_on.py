@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,9 +40,11 @@ Rows = dict[str, list[dict[str, Any]]]
 
 
 def _rows(settings: Settings) -> Rows:
-    return {
-        name: sorted(rows_of(settings, name), key=lambda row: repr(sorted(row.items()))) for name in WRITTEN
-    }
+    return {name: _sorted(rows_of(settings, name)) for name in WRITTEN}
+
+
+def _sorted(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(rows, key=lambda row: repr(sorted(row.items())))
 
 
 def _go_on(spark: SparkSession, settings: Settings) -> None:
@@ -86,7 +89,13 @@ def test_a_later_release_goes_on_with_the_tables_under_a_new_lineage(
         require_lineage(of_0_1, LOG, is_new=False)
     assert require_lineage(of_0_1, LOG, is_new=True) == LOG
     rebuild_all_violations(of_0_1)
-    assert _rows(of_0_1) == before
+    # Release 0.1 has no end of the last throttle. The rebuild has it, and changes nothing else.
+    assert [row.pop("muted_until") for row in before["violations"]] == [None, None]
+    rebuilt = _rows(of_0_1)
+    assert None not in [row.pop("muted_until") for row in rebuilt["violations"]]
+    for rows in (before, rebuilt):
+        rows["violations"] = _sorted(rows["violations"])
+    assert rebuilt == before
     _go_on(spark, of_0_1)
     found = _rows(of_0_1)
     for name in WRITTEN:
