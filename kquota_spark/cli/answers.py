@@ -53,11 +53,20 @@ def period_of(asked: Asked) -> Period:
     newest = last_day(asked.tables)
     to_ms = newest.to_ms if asked.wanted.until is None else asked.wanted.until.time_ms
     from_ms = to_ms - DAY_MS if asked.wanted.since is None else asked.wanted.since.time_ms
+    require_since(from_ms, to_ms)
+    return Period(from_ms, to_ms)
+
+
+def require_since(from_ms: int, to_ms: int) -> None:
+    """Check the beginning of a period against its end, both epoch ms.
+
+    Raises:
+        UserError: the period is empty.
+    """
     if from_ms >= to_ms:
         raise UserError(
             f"--since {utc_text(from_ms)}: nothing is that new, the tables reach {utc_text(to_ms)}"
         )
-    return Period(from_ms, to_ms)
 
 
 def of_one_cluster(asked: Asked, newer_than_ms: int) -> Settings:

@@ -13,7 +13,7 @@ SEED, TENANTS = 2, 12
 
 @pytest.fixture(scope="module")
 def found() -> list[Outcome]:
-    """Four weeks and one that is held back, of tenants that wait or catch up, grow or not."""
+    """Tenants with four weeks of history, and a fifth week to judge by. Some wait, some catch up, some grow."""
     return list(outcomes(SEED, TENANTS))
 
 

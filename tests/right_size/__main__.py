@@ -1,6 +1,7 @@
 """`python -m tests.right_size --tenants 200 --seed N`: right sizes of generated tenants, against their known demand.
 
-Each tenant has four weeks of history and one that is held back. Parameters were fixed on the seeds 1 to 3.
+Each tenant has four weeks of history. A fifth week is held back, and judges the answer.
+Parameters were fixed on the seeds 1 to 3.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ class Outcome:
 
     tenant: Tenant
     throttled_share: float
-    """Of the windows of the history."""
+    """Throttled windows of the history, as share of all."""
     size: RightSize
     truth: float
     """The quantile, bytes per second."""

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from kquota_spark.cli.answers import of_one_cluster
+from kquota_spark.cli.answers import newest_decision_ms, of_one_cluster, require_since
 from kquota_spark.cli.filters import Filter
 from kquota_spark.cli.options import (
     TIME_FORMS,
@@ -20,7 +20,6 @@ from kquota_spark.cli.rightsize.sentences import NEAR_TITLE, days_text, left_out
 from kquota_spark.cli.text.render import Colour, Row, Shown
 from kquota_spark.config.settings import Settings
 from kquota_spark.enforce.guard_settings import GuardSettings
-from kquota_spark.errors import UserError
 from kquota_spark.formats.text.person_units import iso_time, or_dash, person_percent, rate_text
 from kquota_spark.model.rightsize.demand import WINDOW_MS
 from kquota_spark.model.rightsize.target import TARGET_PERCENT
@@ -129,20 +128,11 @@ def _find_defaults(asked: Asked) -> Found:
 
 
 def _recommended(asked: Asked) -> tuple[Settings, int, list[Recommendation]]:
-    newest_ms = asked.tables.newest_ms(DECISIONS.name)
-    if newest_ms is None:
-        raise UserError("the table decisions is empty: has the audit processed anything yet?")
-    until = asked.wanted.until
-    to_ms = (
-        (newest_ms + 1_000 if until is None else min(until.time_ms, newest_ms + 1_000))
-        // WINDOW_MS
-        * WINDOW_MS
-    )
+    end_ms, until = newest_decision_ms(asked.tables) + 1_000, asked.wanted.until
+    to_ms = (end_ms if until is None else min(until.time_ms, end_ms)) // WINDOW_MS * WINDOW_MS
     since_ms = None if asked.wanted.since is None else asked.wanted.since.time_ms
-    if since_ms is not None and since_ms >= to_ms:
-        raise UserError(
-            f"--since {utc_text(since_ms)}: nothing is that new, the tables reach {utc_text(to_ms)}"
-        )
+    if since_ms is not None:
+        require_since(since_ms, to_ms)
     settings = of_one_cluster(asked, since_ms or 0)
     guards = _guards(settings)
     return settings, to_ms, recommendations(asked.tables, settings.cluster_id, to_ms, guards, since_ms)

@@ -195,11 +195,6 @@ def value_text(key: QuotaKey, value: float) -> str:
     return f"{value:,.1f} %" if key is QuotaKey.REQUEST_PERCENTAGE else f"{value:,.0f} B/s"
 
 
-def episodes_text(count: int) -> str:
-    """`1 episode`, `12 episodes`."""
-    return "1 episode" if count == 1 else f"{count:,} episodes"
-
-
 def minute_text(time_ms: int) -> str:
     """A time to the minute: `2026-11-21 05:40 UTC`."""
     return datetime.fromtimestamp(time_ms // 1_000, UTC).strftime("%Y-%m-%d %H:%M UTC")

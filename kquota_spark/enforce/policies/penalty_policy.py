@@ -19,7 +19,6 @@ from kquota_spark.enforce.changes import Proposal
 from kquota_spark.enforce.policies.context import (
     Case,
     PolicyContext,
-    episodes_text,
     evidence_of,
     minute_text,
     throttled_percent,
@@ -27,6 +26,7 @@ from kquota_spark.enforce.policies.context import (
 )
 from kquota_spark.enforce.policies.observations import BucketUse
 from kquota_spark.enforce.policies.policy import Penalty
+from kquota_spark.formats.text.person_units import counted
 
 
 def penalties(policy: Penalty, context: PolicyContext) -> Iterator[Proposal]:
@@ -61,7 +61,7 @@ def _proposal(
     used_percent = _used_percent(case, worst)
     reason = (
         f"took {used_percent:.0f} % of its limit on broker {worst.place.broker_id} since "
-        f"{minute_text(case.period.from_ms)}: {episodes_text(worst.episodes)}, throttled "
+        f"{minute_text(case.period.from_ms)}: {counted(worst.episodes, 'episode')}, throttled "
         f"{throttled_percent(worst):.0f} % of {worst.seconds:,} seconds, as long as "
         f"{waiting_connections(case, worst):,.0f} waiting connections; to {value_text(case.quota.key, after)} "
         f"until {minute_text(context.now_ms + policy.expires_after)}"

@@ -13,7 +13,6 @@ from kquota_spark.enforce.policies.context import (
     Case,
     PolicyContext,
     demand_per_s,
-    episodes_text,
     evidence_of,
     minute_text,
     throttled_percent,
@@ -21,6 +20,7 @@ from kquota_spark.enforce.policies.context import (
 )
 from kquota_spark.enforce.policies.observations import BrokerUse, BucketUse
 from kquota_spark.enforce.policies.policy import Raise
+from kquota_spark.formats.text.person_units import counted
 from kquota_spark.model.quotas.quota_types import QuotaKey
 
 _MOST_USED_PERCENT = 120.0
@@ -85,8 +85,8 @@ def _proposal(policy: Raise, context: PolicyContext, case: Case, worst: BucketUs
     demand = demand_per_s(worst, case.limit_per_s)
     reason = (
         f"throttled {throttled_percent(worst):.0f} % of {worst.seconds:,} seconds on broker "
-        f"{worst.place.broker_id} since {minute_text(case.period.from_ms)}, {episodes_text(worst.episodes)}, and the "
-        f"brokers have headroom: from {value_text(case.quota.key, case.limit_per_s)} to "
+        f"{worst.place.broker_id} since {minute_text(case.period.from_ms)}, {counted(worst.episodes, 'episode')}, "
+        f"and the brokers have headroom: from {value_text(case.quota.key, case.limit_per_s)} to "
         f"{value_text(case.quota.key, after)}, wanted were about {value_text(case.quota.key, demand)}"
     )
     evidence = evidence_of(

@@ -84,6 +84,11 @@ def person_pair_ms(one_ms: float | None, other_ms: float | None) -> str:
     return f"{number} / {other}" if unit and other.endswith(f" {unit}") else f"{one} / {other}"
 
 
+def counted(count: int, noun: str, nouns: str = "") -> str:
+    """`1 bucket`, `1,200 buckets`."""
+    return f"1 {noun}" if count == 1 else f"{count:,} {nouns or noun + 's'}"
+
+
 def person_count(count: int) -> str:
     """A count as `2,564`: counts are exact."""
     return f"{count:,}"

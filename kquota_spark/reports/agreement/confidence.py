@@ -10,9 +10,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.formats.text.person_units import iso_time, person_ms
+from kquota_spark.formats.text.person_units import counted, iso_time, person_ms
 from kquota_spark.reports.agreement.agreement import LEAST_PERCENT
-from kquota_spark.reports.parts import words
 from kquota_spark.reports.scope.cluster_command import on_cluster
 from kquota_spark.reports.scope.report_scope import Scope
 from kquota_spark.reports.scope.shared_rows import Agreement, Confidence, Trust
@@ -226,7 +225,7 @@ def _of_log(lines: int, unreadable: int, gaps: int, of_brokers: int) -> Iterator
         yield _Doubt(f"{share:.2f} % of the lines of the request log could not be read", trust)
     if gaps:
         yield _Doubt(
-            f"{words.counted(gaps, 'period')} of the log of {words.counted(of_brokers, 'broker')} "
+            f"{counted(gaps, 'period')} of the log of {counted(of_brokers, 'broker')} "
             f"{'is' if gaps == 1 else 'are'} missing: what was used then is not counted"
         )
 

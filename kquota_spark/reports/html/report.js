@@ -341,8 +341,7 @@
   const burndown = (node, data) => {
     const hues = ["accent", "over-bar", "good", "near", "ink", "band-0", "over", "faint"].map(colour);
     const dashes = ["solid", "dot", "dashdot"];
-    // An owner far beyond its budget would flatten the lines of all others.
-    const least = Math.max(-100, Math.min(0, ...data.left.flat()));
+    const least = Math.max(data.least, Math.min(0, ...data.left.flat()));
     const times = data.times_ms.flat();
     const ends = [Math.min(...times), Math.max(...times)];
     return {

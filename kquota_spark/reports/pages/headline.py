@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kquota_spark.formats.text.person_units import amount_text, person_ms, person_percent
+from kquota_spark.formats.text.person_units import amount_text, counted, person_ms, person_percent
 from kquota_spark.reports.parts import words
 from kquota_spark.reports.parts.page_parts import Tile, Tone
 from kquota_spark.reports.sections import AuditReport
@@ -46,10 +46,10 @@ def _cluster(report: AuditReport) -> tuple[str, tuple[Tile, ...]]:
         place = words.bucket_href(ranked[0].bucket)
     is_known = bool(report.unprotected) or not words.is_sampled(report.confidence)
     tiles = (
-        Tile("Throttled", words.counted(throttled, "bucket"), detail, words.throttled_tone(ranked), place),
+        Tile("Throttled", counted(throttled, "bucket"), detail, words.throttled_tone(ranked), place),
         Tile(
             "Near the limit",
-            words.counted(near, "bucket"),
+            counted(near, "bucket"),
             f"at 80 to 100 % of the quota; {over:,} beyond"
             if near or over
             else "all below 80 % of the quota",
@@ -58,7 +58,7 @@ def _cluster(report: AuditReport) -> tuple[str, tuple[Tile, ...]]:
         ),
         Tile(
             "Unprotected",
-            words.counted(open_ends, "finding") if is_known else "-",
+            counted(open_ends, "finding") if is_known else "-",
             _gravest(report, open_ends) if is_known else "JMX does not show it",
             Tone.NEAR if open_ends else Tone.GOOD if is_known else Tone.PLAIN,
             "#unprotected",
@@ -113,12 +113,10 @@ def _without_quotas(report: AuditReport) -> tuple[str, tuple[Tile, ...]]:
     name = words.client_of(first.user, first.client_id, report.head)
     share = words.share_text(first.share_percent)
     word = words.type_word(of_type.quota_type)
-    whole = (
-        f"{total} {words.done_word(of_type.quota_type)} by {words.counted(clients, 'client')} without a limit"
-    )
-    begin = f"{words.counted(starts, 'starting value')} below"
+    whole = f"{total} {words.done_word(of_type.quota_type)} by {counted(clients, 'client')} without a limit"
+    begin = f"{counted(starts, 'starting value')} below"
     return f"No quota is set: {whole}, {share} of it by {name}; {begin}.", (
-        Tile("Without a limit", words.counted(clients, "client"), f"{total} {word}", Tone.NEAR, "#usage"),
+        Tile("Without a limit", counted(clients, "client"), f"{total} {word}", Tone.NEAR, "#usage"),
         Tile("Largest client", share, f"{name}, of all {word}", href="#usage"),
         Tile("Starting values", f"{starts:,}", "under Where to begin", href="#to-do"),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kquota_spark.formats.text.person_units import person_ms
+from kquota_spark.formats.text.person_units import counted, person_ms
 from kquota_spark.reports.pages.headline import headline
 from kquota_spark.reports.parts import words
 from kquota_spark.reports.parts.page_parts import Link, Opening, Tone, Worst
@@ -51,11 +51,11 @@ def _others(report: AuditReport) -> Iterator[tuple[str, Link]]:
         yield "error budget", Link(short_answer(report), "#budgets", budget_tone(report))
     near, _ = near_and_over(report)
     whom = "no bucket" if report.head.tenant is not None else "nobody"
-    yield "near a limit", Link(words.counted(near, "bucket") if near else whom, "#limits", near_tone(near))
+    yield "near a limit", Link(counted(near, "bucket") if near else whom, "#limits", near_tone(near))
     if report.head.tenant is None:
         open_ends = unprotected_count(report)
         none = "not known from JMX" if words.is_sampled(report.confidence) else "nothing"
-        text = words.counted(open_ends, "finding") if open_ends else none
+        text = counted(open_ends, "finding") if open_ends else none
         yield "without a quota", Link(text, "#unprotected", Tone.NEAR if open_ends else Tone.PLAIN)
     yield "changed", Link(_changed(report), "#changes")
 
@@ -68,7 +68,7 @@ def _changed(report: AuditReport) -> str:
     grown = sorted(
         ((_growth(one), one) for one in report.changes if _growth(one) > 0), key=lambda pair: -pair[0]
     )
-    text = words.counted(count, "change")
+    text = counted(count, "change")
     if not grown:
         return text
     change = grown[0][1]

@@ -12,6 +12,7 @@ from kquota_spark.formats.text.escape import terminal_text
 from kquota_spark.formats.text.person_units import (
     amount_text,
     bucket_text,
+    counted,
     person_ms,
     person_name,
     person_percent,
@@ -164,11 +165,6 @@ def in_order(quota_type: str) -> int:
 def sentence(text: str) -> str:
     """The text with a capital letter at the beginning and a full stop at the end."""
     return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".")
-
-
-def counted(count: int, noun: str, nouns: str = "") -> str:
-    """`1 bucket`, `1,200 buckets`."""
-    return f"1 {noun}" if count == 1 else f"{count:,} {nouns or noun + 's'}"
 
 
 def share_text(percent: float) -> str:

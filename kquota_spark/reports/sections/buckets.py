@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING, Any
 
-from kquota_spark.formats.text.person_units import broker_text
+from kquota_spark.formats.text.person_units import broker_text, counted
 from kquota_spark.reports.parts import words
 from kquota_spark.reports.parts.page_parts import Block, Cell, Column, Section, table_of
 from kquota_spark.reports.parts.report_section import (
@@ -100,7 +100,7 @@ def buckets_section(report: AuditReport) -> Section:
         anchor="buckets",
         short="All buckets",
         title="All your buckets" if report.head.tenant is not None else "All buckets",
-        lead=f"{words.counted(count, 'bucket')} had a limit in this period, the one with the most total delay first.",
+        lead=f"{counted(count, 'bucket')} had a limit in this period, the one with the most total delay first.",
         blocks=(
             Block(
                 "",

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kquota_spark.config.owners_file import owners_of
-from kquota_spark.formats.text.person_units import person_ms
+from kquota_spark.formats.text.person_units import counted, person_ms
 from kquota_spark.model.budgets.budgets import LeftAt, burn_down
 from kquota_spark.model.budgets.objectives import PAGING
 from kquota_spark.process.time_limit import SlowError
@@ -29,7 +29,7 @@ _STEPS = 120
 """Points of a burn-down after the first one."""
 _MOST_LINES = 8
 _LEAST_DRAWN_PERCENT = -100.0
-"""The end of the picture, as in report.js."""
+"""The end of the picture: an owner far beyond its budget would flatten the lines of all others."""
 _MOST_TENANT_S = 10.0
 """Time limit of the budget on a tenant's page, s."""
 _TOO_SLOW = "It is left out: reading the whole period takes too long for this page. kquota budget shows it."
@@ -135,9 +135,7 @@ def short_answer(report: AuditReport) -> str:
     if report.head.tenant is not None:
         return "spent" if spent else f"{_share(report.budgets[0].left_percent)} left"
     return (
-        f"spent by {words.counted(spent, 'owner')}"
-        if spent
-        else f"{_share(report.budgets[0].left_percent)} left"
+        f"spent by {counted(spent, 'owner')}" if spent else f"{_share(report.budgets[0].left_percent)} left"
     )
 
 
@@ -162,7 +160,7 @@ def _lead(budgets: Sequence[OwnerBudget]) -> str:
     spent = sum(one.left_s < 0 for one in budgets)
     if spent:
         return (
-            f"{words.counted(spent, 'owner has', 'owners have')} spent the error budget; {worst.owner} most: "
+            f"{counted(spent, 'owner has', 'owners have')} spent the error budget; {worst.owner} most: "
             f"{_throttled(worst)}."
         )
     burning = [one for one in budgets if one.pace]
@@ -209,10 +207,11 @@ def _block(report: AuditReport) -> Block:
     names = ["you" if report.head.tenant is not None else one.owner for one in report.budgets]
     data = {
         "labels": names[:_MOST_LINES],
+        "least": _LEAST_DRAWN_PERCENT,
         "times_ms": [[point.at_s * 1_000 for point in one.burn_down] for one in shown],
         "left": [[round(point.left_percent, 3) for point in one.burn_down] for one in shown],
     }
-    whose = "your clients" if report.head.tenant is not None else words.counted(len(shown), "owner")
+    whose = "your clients" if report.head.tenant is not None else counted(len(shown), "owner")
     label = f"Error budget left over its period, percent, of {whose}"
     is_cut = any(one.left_percent < _LEAST_DRAWN_PERCENT for one in shown)
     end = " The picture ends at twice the budget." if is_cut else ""

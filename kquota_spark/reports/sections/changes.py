@@ -13,11 +13,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kquota_spark.enforce.changes import Event
-from kquota_spark.formats.text.person_units import iso_time, person_ms
+from kquota_spark.formats.text.person_units import counted, iso_time, person_ms
 from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.reports.parts.page_parts import Block, Cell, Chart, Column, Section, table_of
 from kquota_spark.reports.parts.report_section import CsvFile, ReportSection, values_of
-from kquota_spark.reports.parts.words import counted, entity_of, moment, rate_cell
+from kquota_spark.reports.parts.words import entity_of, moment, rate_cell
 from kquota_spark.reports.scope.echoes import QuotaSet, is_echo
 from kquota_spark.reports.scope.report_scope import BUCKET, Scope
 from kquota_spark.reports.scope.shared_rows import Change, Effect

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kquota_spark.formats.text.person_units import iso_time
+from kquota_spark.formats.text.person_units import counted, iso_time
 from kquota_spark.reports.parts import words
 from kquota_spark.reports.parts.page_parts import Block, Cell, Chart, Column, Section, Tone, table_of
 from kquota_spark.reports.parts.report_section import BUCKET_COLUMNS, CsvFile, ReportSection, names_of
@@ -151,8 +151,8 @@ def _lead(near: int, over: int, *, is_empty: bool, is_own: bool) -> str:
         who = "You never" if is_own else "Nobody"
         return f"{who} came to 80 % of a limit."
     parts = [
-        *([f"{words.counted(over, 'bucket')} went over the limit"] if over else []),
-        *([f"{words.counted(near, 'bucket')} came to 80 % or more of it"] if near else []),
+        *([f"{counted(over, 'bucket')} went over the limit"] if over else []),
+        *([f"{counted(near, 'bucket')} came to 80 % or more of it"] if near else []),
     ]
     return f"{' and '.join(parts)}."
 
@@ -161,7 +161,7 @@ def _of_shared(report: AuditReport) -> str:
     """A sentence about shared buckets on a tenant's page: they contain others' numbers, so they are in no heat map."""
     shared = sum(one.shared_with > 0 for one in report.throttled)
     return (
-        f" {words.counted(shared, 'bucket that you share was', 'buckets that you share were')} over the limit."
+        f" {counted(shared, 'bucket that you share was', 'buckets that you share were')} over the limit."
         if shared
         else ""
     )

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from kquota_spark.formats.text.person_units import broker_text, iso_time, person_ms, person_percent
+from kquota_spark.formats.text.person_units import broker_text, counted, iso_time, person_ms, person_percent
 from kquota_spark.model.quotas.quota_types import BANDWIDTH, CONNECTION, IP_QUOTA_KEY, QuotaType
 from kquota_spark.reports.parts import words
 from kquota_spark.reports.parts.page_parts import Block, Cell, Chart, Column, table_of
@@ -198,7 +198,7 @@ def side_by_side(report: AuditReport) -> Iterator[Block]:
     peaks = [[value for value in of_line if value is not None] for of_line in percent]
     most = min(_MOST_PERCENT, 1.1 * max((max(values) for values in peaks if values), default=100.0))
     data = {"slots": lines[0].slots, "slot_ms": lines[0].slot_ms, "most": max(most, 110.0), "panels": panels}
-    label = f"Rate as percent of the limit over time, {words.counted(len(lines), 'bucket')}, most total delay first"
+    label = f"Rate as percent of the limit over time, {counted(len(lines), 'bucket')}, most total delay first"
     columns = (*words.BUCKET_COLUMNS, *Column.numbers("total delay", "peak of limit"))
     rows = (
         (

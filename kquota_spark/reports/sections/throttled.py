@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kquota_spark.formats.text.person_units import broker_text, person_ms
+from kquota_spark.formats.text.person_units import broker_text, counted, person_ms
 from kquota_spark.reports.parts import words
 from kquota_spark.reports.parts.page_parts import Block, Cell, Chart, Column, Section, table_of
 from kquota_spark.reports.parts.report_section import (
@@ -240,7 +240,7 @@ def _lead(report: AuditReport, ordered: list[ThrottledBucket]) -> str:
         if count == 1:
             return f"You were throttled: {delay}{share}."
         return f"You were throttled in {count:,} buckets; {most}."
-    return f"{words.counted(count, 'bucket was', 'buckets were')} throttled; {most}."
+    return f"{counted(count, 'bucket was', 'buckets were')} throttled; {most}."
 
 
 def _bars(report: AuditReport, ordered: list[ThrottledBucket]) -> Block:
@@ -264,7 +264,7 @@ def _bars(report: AuditReport, ordered: list[ThrottledBucket]) -> Block:
         "hover": [", ".join(_hover(one)) for one in shown],
     }
     what = "Total delay" if has_delay else "Time throttled"
-    label = f"{what}, {words.counted(len(shown), 'bucket')}, most first"
+    label = f"{what}, {counted(len(shown), 'bucket')}, most first"
     rows = (_row(report, one) for one in ordered)
     return Block(
         what,
@@ -282,7 +282,7 @@ def _hover(one: ThrottledBucket) -> Iterator[str]:
     share = words.throttled_time(one)
     yield f"{words.type_word(one.bucket.quota_type)}: {share} of the time"
     if one.throttled_requests is not None:
-        yield words.counted(one.throttled_requests, "throttled request")
+        yield counted(one.throttled_requests, "throttled request")
     if one.delay_ms:
         yield f"total delay {person_ms(one.delay_ms)}"
 
@@ -309,7 +309,7 @@ def _spreads(report: AuditReport) -> Iterator[Block]:
         for name, one in zip(names, spreads, strict=True)
     )
     who = "your requests" if is_own else "requests by user"
-    users = words.counted(len(names), "user")
+    users = counted(len(names), "user")
     label = f"Share of throttled {who} up to a throttle of that length, by brokers, from {users}"
     yield Block(
         "How long a throttle was",
@@ -345,7 +345,7 @@ def _row(report: AuditReport, one: ThrottledBucket) -> tuple[Cell, ...]:
 
 
 def _name(report: AuditReport, one: ThrottledBucket) -> str:
-    shared = f" (shared with {words.counted(one.shared_with, 'other')})" if one.shared_with else ""
+    shared = f" (shared with {counted(one.shared_with, 'other')})" if one.shared_with else ""
     return f"{words.bucket_of(one.bucket, report.head)}{shared}"
 
 

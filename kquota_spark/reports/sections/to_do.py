@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from kquota_spark.formats.text.person_units import broker_text, person_ms, type_text
+from kquota_spark.formats.text.person_units import broker_text, counted, person_ms, type_text
 from kquota_spark.reports.advice.quota_command import with_settings
 from kquota_spark.reports.advice.throttle_causes import causes, uses_of
 from kquota_spark.reports.parts import words
@@ -76,9 +76,9 @@ def to_do_section(report: AuditReport) -> Section:
     elif head.tenant is not None:
         lead = "What your clients can do, then what to ask for where quotas are set."
     elif head.is_first_look:
-        lead = f"{words.counted(count, 'starting value')}; every command shows first what it would do."
+        lead = f"{counted(count, 'starting value')}; every command shows first what it would do."
     else:
-        lead = f"{words.counted(count, 'step')}; every command shows first what it would do."
+        lead = f"{counted(count, 'step')}; every command shows first what it would do."
     return Section(
         anchor="to-do",
         short="To do",

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kquota_spark.formats.text.person_units import person_ms
+from kquota_spark.formats.text.person_units import counted, person_ms
 from kquota_spark.reports.agreement.confidence import MOST_LAG_MS
 from kquota_spark.reports.parts.page_parts import (
     Block,
@@ -20,7 +20,7 @@ from kquota_spark.reports.parts.page_parts import (
     table_of,
 )
 from kquota_spark.reports.parts.report_section import CsvFile, ReportSection, file_of
-from kquota_spark.reports.parts.words import count_cell, counted, in_order, sentence, share_text, type_word
+from kquota_spark.reports.parts.words import count_cell, in_order, sentence, share_text, type_word
 from kquota_spark.reports.scope.report_scope import Scope
 from kquota_spark.reports.scope.shared_rows import Agreement, Confidence, Trust
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kquota_spark.findings.findings import Kind, Severity
+from kquota_spark.formats.text.person_units import counted
 from kquota_spark.model.compare.observed_clients import Observed
 from kquota_spark.reports.advice.unprotected import unprotected
 from kquota_spark.reports.clients import seen_clients
@@ -81,7 +82,7 @@ def unprotected_section(report: AuditReport) -> Section:
         else "Not known: brokers measure no traffic without a quota through JMX, a request log shows it."
     )
     if count:
-        found = words.counted(count, "finding")
+        found = counted(count, "finding")
         lead = (
             f"{found}, the gravest first."
             if open_ends

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kquota_spark.formats.text.person_units import person_ms, person_name
+from kquota_spark.formats.text.person_units import counted, person_ms, person_name
 from kquota_spark.model.attribution.causes import NAMED_PERCENT
 from kquota_spark.model.attribution.counterfactuals import Client
 from kquota_spark.model.attribution.detectors import Cause
@@ -148,7 +148,7 @@ def _of_tenant(found: Reasons, sharing: Sharing, tenant: str) -> BucketWhy:
 
 def _name(client: Client, sharing: Sharing | None) -> str:
     if client == OTHERS and sharing is not None and sharing.others:
-        return words.counted(sharing.others, "other client")
+        return counted(sharing.others, "other client")
     return " / ".join(map(person_name, client))
 
 
