@@ -175,11 +175,11 @@ class Impacts:
         same = [each.at_ms for each in self.edits if (each.entity, each.key) == (edit.entity, edit.key)]
         before = max((at_ms for at_ms in same if at_ms < edit.at_ms), default=BEGINNING_MS)
         following = min((at_ms for at_ms in same if at_ms > edit.at_ms), default=None)
-        begins_ms = max(self._first_ms, before + SETTLE_MS if before > BEGINNING_MS else 0)
         newest_ms = self._last_ms + 1_000
         ends_ms = newest_ms if following is None else min(newest_ms, following)
         after_ms = ends_ms - edit.at_ms - SETTLE_MS
-        length_ms = min(DAY_MS, edit.at_ms - begins_ms, after_ms) // 1_000 * 1_000
+        before_ms = compared_before_ms(edit.at_ms, self._first_ms, before)
+        length_ms = min(DAY_MS, before_ms, after_ms) // 1_000 * 1_000
         is_complete = after_ms >= DAY_MS or (following is not None and following <= newest_ms)
         return _Window(max(length_ms, 0), is_complete)
 
@@ -207,6 +207,24 @@ class Impacts:
             method=OPEN if is_open else CLOSED,
             is_complete=window.is_complete,
         )
+
+
+def compared_before_ms(edit_ms: int, first_ms: int, earlier_ms: int) -> int:
+    """How long a time before an edit can be compared, ms.
+
+    It is counted after 12 s under the new value. At their beginning the windows must be full, with requests under the
+    earlier value only: an emptier window gives shorter throttles than the edit did. So 24 s are left out after the
+    earlier edit or the first request. If less than 30 s would remain, only the 12 s after an earlier edit are.
+
+    Args:
+        edit_ms: the edit, epoch ms.
+        first_ms: the first request in the tables, epoch ms.
+        earlier_ms: the edit of the same quota before it, epoch ms; `BEGINNING_MS` without one.
+    """
+    full_ms = edit_ms - max(first_ms, earlier_ms) - 2 * SETTLE_MS
+    if full_ms >= LEAST_MS:
+        return full_ms
+    return edit_ms - max(first_ms, earlier_ms + SETTLE_MS if earlier_ms > BEGINNING_MS else 0)
 
 
 def with_edit(book: RuleBook, edit: Edit) -> RuleBook:

@@ -14,7 +14,7 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.quota_types import QuotaKey
 from kquota_spark.model.quotas.rules import BEGINNING_MS, QuotaChange, RuleBook, RulePeriod
-from kquota_spark.reports.impact.edit_impact import Edit, Impact, Impacts, with_edit
+from kquota_spark.reports.impact.edit_impact import Edit, Impact, Impacts, compared_before_ms, with_edit
 from kquota_spark.reports.impact.kept_impacts import KeptImpacts
 from tests.support.logs.captures import KRAFT41
 from tests.support.tables.capture_tables import write_capture
@@ -52,6 +52,17 @@ def test_the_measured_delay_is_compared_with_the_bound() -> None:
     at_least = Impact(CUT, 60, 1, 0, 1_100, 900, None, 5_000, "closed loop")
     assert (at_least.error_percent, at_least.is_within) == (-78.0, True)
     assert Impact(CUT, 60, 1, 0, 5, 0, 5, 0, "closed loop").error_percent is None
+
+
+def test_the_time_before_an_edit_begins_with_full_windows() -> None:
+    """12 s fill the windows and 12 s settle; 30 s are the least to compare. The first request is at 100 s."""
+    assert compared_before_ms(186_000, 100_000, 99_000) == 62_000  # 86 s - 2 x 12 s
+    assert compared_before_ms(186_000, 100_000, 120_000) == 42_000  # 66 s after the earlier edit - 2 x 12 s
+    assert compared_before_ms(154_000, 100_000, BEGINNING_MS) == 30_000
+    # 53 - 24 = 29 s are too few. So only the 12 s after an earlier edit are left out, and none without one.
+    assert compared_before_ms(153_000, 100_000, BEGINNING_MS) == 53_000
+    assert compared_before_ms(153_000, 100_000, 108_000) == 33_000
+    assert compared_before_ms(153_000, 100_000, 95_000) == 46_000  # its 12 s end at 107 s
 
 
 def test_a_cut_on_a_real_broker_is_predicted(settings: Settings) -> None:
