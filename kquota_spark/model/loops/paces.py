@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from operator import itemgetter
 from statistics import median_low
@@ -121,8 +121,31 @@ def _are_signs(signs: int, throttles: int) -> bool:
     return signs >= LEAST_SIGNS and signs >= LEAST_SHARE * throttles
 
 
+def _clocks(
+    hit: Mapping[tuple[str, str], Sequence[int]],
+    sent: Mapping[int, Sequence[Sent]],
+    earlier: Callable[[], Mapping[int, Sequence[Sent]]],
+) -> dict[tuple[str, str], Clock | None]:
+    """The clock of each throttled client, by the period, else with what came before it too.
+
+    Args:
+        hit: the connections of each throttled client.
+        sent: the requests of the period by connection, in order.
+        earlier: gives those before it.
+    """
+    clocks = {client: clock_of([sent[name] for name in names]) for client, names in hit.items()}
+    unknown = [client for client, clock in clocks.items() if clock is None]
+    before = earlier() if unknown else {}
+    for client in unknown:
+        clocks[client] = clock_of([[*before.get(name, ()), *sent[name]] for name in hit[client]])
+    return clocks
+
+
 def connections_of(
-    sent: Mapping[int, Sequence[Sent]], clients: Mapping[int, tuple[str, str]], until_ms: int
+    sent: Mapping[int, Sequence[Sent]],
+    clients: Mapping[int, tuple[str, str]],
+    until_ms: int,
+    earlier: Callable[[], Mapping[int, Sequence[Sent]]] = dict,
 ) -> list[Connection]:
     """The connections with what the record shows of them, and of the clients that they belong to.
 
@@ -130,15 +153,17 @@ def connections_of(
         sent: the requests by connection, in order.
         clients: user and client id of each connection.
         until_ms: end of the period, epoch ms.
+        earlier: gives the requests before the period by connection. It is called if a client was throttled, and the
+            period does not show whether it sends by the clock: under a long throttle all requests of a period wait.
     """
-    own: dict[tuple[str, str], list[Sequence[Sent]]] = defaultdict(list)
+    own: dict[tuple[str, str], list[int]] = defaultdict(list)
     for name, client in clients.items():
-        own[client].append(sent[name])
+        own[client].append(name)
     # Without a throttle nothing shows what a client does with one.
     throttled = {name for name, of_one in sent.items() if any(map(_THROTTLE_MS, of_one))}
     hit = {clients[name]: own[clients[name]] for name in throttled}
-    reconnecting = {client for client, connections in hit.items() if does_reconnect(connections)}
-    clocks = {client: clock_of(connections) for client, connections in hit.items()}
+    reconnecting = {client for client, names in hit.items() if does_reconnect([sent[name] for name in names])}
+    clocks = _clocks(hit, sent, earlier)
     return [
         Connection(
             of_one,

@@ -123,7 +123,7 @@ def closed_loop(
     times = Times(from_ms - settle_ms, from_ms, until_ms)
     both = _recorded(was, tried, affected, times)
     sent, clients = _sent(both, numbers)
-    connections = connections_of(sent, clients, until_ms)
+    connections = connections_of(sent, clients, until_ms, lambda: _sent(_earlier(both), numbers)[0])
     has_thread_time = any(key[0] is QuotaType.REQUEST for key in affected)
     runs = [
         run
@@ -255,6 +255,14 @@ def _recorded(
         )
         found[key] = Both(before, of_bucket, start, counted)
     return found
+
+
+def _earlier(both: Mapping[Key, Both]) -> dict[Key, Both]:
+    """The requests before the loop begins."""
+    return {
+        key: Both(of_key.was[: of_key.start], of_key.tried[: of_key.start], 0, 0)
+        for key, of_key in both.items()
+    }
 
 
 def _are_alike(one: Sequence[Judged], other: Sequence[Judged]) -> bool:

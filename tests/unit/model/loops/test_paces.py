@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from kquota_spark.model.loops.clocks import Clock
 from kquota_spark.model.loops.closed_loop import Sent
-from kquota_spark.model.loops.paces import clock_of, does_reconnect, is_saturated, is_unmuted, was_active
+from kquota_spark.model.loops.paces import (
+    clock_of,
+    connections_of,
+    does_reconnect,
+    is_saturated,
+    is_unmuted,
+    was_active,
+)
 
 
 def sent(*times_and_throttles: tuple[int, int]) -> list[Sent]:
@@ -50,6 +57,17 @@ def test_a_client_sends_by_the_clock_if_its_next_request_is_ready_after_long_thr
     assert clock_of([sent(*usual), sent(*ready[3:])]) == Clock(100, 2)
     pausing = [*usual, (800, 400), (1_300, 400), (1_800, 0)]
     assert clock_of([sent(*pausing)]) is None
+
+
+def test_the_usual_gaps_may_be_those_before_the_period() -> None:
+    before = {7: sent((0, 0), (100, 0), (200, 0), (300, 0))}
+    # All throttles are longer than 100 ms, and 1, 2 and 3 ms after them the next request comes.
+    period = {7: sent((400, 400), (801, 400), (1_203, 400), (1_606, 0))}
+    clients = {7: ("alice", "etl")}
+    [alone] = connections_of(period, clients, 2_000)
+    [found] = connections_of(period, clients, 2_000, lambda: before)
+    assert (alone.clock, found.clock) == (None, Clock(100, 2))
+    assert list(found.sent) == period[7]
 
 
 def test_few_or_short_throttles_show_no_clock() -> None:

@@ -69,14 +69,14 @@ def requests_of(bucket: Sequence[Point], limit: float) -> list[Judged]:
     return judged(QuotaType.PRODUCE, [governed], RING, is_recorded=True)
 
 
-def simulated(limit: float, *clients: Client) -> list[Point]:
+def simulated(limit: float, *clients: Client, until_ms: int = RUN_MS) -> list[Point]:
     simulation = Simulation(clients, lambda *_: Limit("a", limit), seed=1, broker=Broker())
-    simulation.run_until(RUN_MS)
+    simulation.run_until(until_ms)
     return sorted(
         Point(each.charged_ms, each.charged_ms, each.connection, number, each.charged_bytes, each.throttle_ms,
               int(PointKind.PRODUCE))
         for number, each in enumerate(simulation.exchanges)
-        if each.charged_ms is not None and each.charged_ms < RUN_MS
+        if each.charged_ms is not None and each.charged_ms < until_ms
     )  # fmt: skip
 
 
@@ -129,6 +129,20 @@ def test_the_bound_contains_what_clients_do_that_send_by_the_clock(
     assert found.delay.low <= truth
     assert found.delay.high is None or truth <= found.delay.high
     assert abs(found.throttled_ms - truth) <= abs(open_ms - truth)
+
+
+def test_a_client_that_is_throttled_all_the_time_shows_its_clock_before_the_period() -> None:
+    """Four connections want 87,000 B/s: unthrottled for 12 s, then each request waits longer than its 400 ms.
+
+    Without what came before, they would have always more to send: 202 s, and at least 186 s, instead of 173 s.
+    """
+    clients = [Client("a", 8_700, interval_ms=400, first_send_ms=73 * place) for place in range(4)]
+    points, truth = (simulated(limit, *clients, until_ms=90_000) for limit in (70_000, 46_000))
+    one, other = ({KEY: requests_of(points, limit)} for limit in (70_000, 46_000))
+    found = closed_loop(one, other, {KEY}, RING, 36_000, 90_000, settle_ms=12_000)[KEY]
+    delay = delay_ms([point for point in truth if point.record_time_ms >= 36_000])
+    assert found.delay.low <= delay <= (found.delay.high or 0)
+    assert abs(found.throttled_ms - delay) <= 0.05 * delay
 
 
 def test_a_reconnecting_client_keeps_its_times() -> None:
