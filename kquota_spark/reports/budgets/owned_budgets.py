@@ -13,6 +13,9 @@ from kquota_spark.reports.scope.period import Period
 from kquota_spark.store.reading import Tables
 
 _NEWEST = "select epoch_ms(max(decisions.second)) from decisions where cluster_id = ?"
+_NEWER = " and decisions.second >= make_timestamptz(?)"
+_LAST_MS = 3_600_000
+"""Time before the newest second of all clusters in which a second of this one is sought first, ms."""
 
 
 class OwnedBudget(NamedTuple):
@@ -45,7 +48,13 @@ def newest_ms(tables: Tables, cluster_id: str) -> int | None:
         tables: with `decisions` opened.
         cluster_id: the cluster.
     """
-    found = tables.query(_NEWEST, [cluster_id]).rows[0][0]
+    newest = tables.newest_ms("decisions")
+    if newest is None:
+        return None
+    last_us = (newest - _LAST_MS) * 1_000
+    found = tables.query(_NEWEST + _NEWER, [cluster_id, last_us]).rows[0][0]
+    if found is None:
+        found = tables.query(_NEWEST, [cluster_id]).rows[0][0]
     return None if found is None else int(found) // 1_000 * 1_000 + 1_000
 
 
