@@ -122,8 +122,9 @@ def _rows(settings: Settings, day: str, grouping: Grouping, files: FilesByTable)
         for name, dated in files.items():
             tables.open_files(name, dated.paths[day])
         owned = own_seconds(tables, settings.cluster_id, Period(from_ms, from_ms + DAY_MS), grouping)
-    digests = [files[name].digest(day) for name in TABLES]
-    state = State(day, grouping.kept_as, rules_digest(grouping, day), *digests, owned.asked.has_jmx)
+    usage_digest, decisions_digest = (files[name].digest(day) for name in TABLES)
+    rules, has_jmx = rules_digest(grouping, day), owned.asked.has_jmx
+    state = State(day, grouping.kept_as, rules, usage_digest, decisions_digest, has_jmx)
     return [
         {**_columns(settings.cluster_id, state), "name": name, **_seconds(own, from_ms // 1_000)}
         for name, own in sorted(owned.seconds.items())

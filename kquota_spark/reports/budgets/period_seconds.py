@@ -48,16 +48,16 @@ def period_seconds(
     Raises:
         UserError: a table is missing or cannot be read.
     """
-    files = {name: found for name in TABLES if (found := tables.dated_files(name)) is not None}
+    files = {name: dated for name in TABLES if (dated := tables.dated_files(name)) is not None}
     if len(files) < len(TABLES) or not grouping.kept_as:
         return whole_seconds(tables, cluster_id, period, grouping).seconds
     kept = kept_seconds(tables, cluster_id, period, grouping, files)
-    days = [day for day in dates_of(period) if any(day in dated.paths for dated in files.values())]
+    days = [day for day in dates_of(period) if any(day in each.paths for each in files.values())]
     days = [day for day in days if day not in kept.days]
     found = defaultdict[str, OwnSeconds](OwnSeconds)
     for first in range(0, len(days), _AT_ONCE):
-        for name, dated in files.items():
-            of_days = [dated.paths.get(day, ()) for day in days[first : first + _AT_ONCE]]
+        for name, each in files.items():
+            of_days = [each.paths.get(day, ()) for day in days[first : first + _AT_ONCE]]
             tables.open_files(name, [path for paths in of_days for path in paths])
         for name, own in own_seconds(tables, cluster_id, period, grouping).seconds.items():
             found[name].add_all(own)
