@@ -7,6 +7,7 @@ these names have one owner.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -83,6 +84,23 @@ class Owners:
         """The times at which an owner begins or ends to own its clients, ascending, epoch ms."""
         bounds = {bound for owner in self._owners for bound in (owner.from_ms, owner.to_ms)}
         return sorted(bound for bound in bounds if bound is not None)
+
+    def matching_in(self, from_ms: int, to_ms: int) -> str:
+        """A text for which clients each owner has in a period: with the same text they are the same.
+
+        It has no objectives and contacts, and nothing of owners that own no client in the period.
+
+        Args:
+            from_ms: start of the period, epoch ms.
+            to_ms: its end, exclusive, epoch ms.
+        """
+        found = []
+        for owner in self._owners:
+            begin_ms = None if owner.from_ms is None or owner.from_ms <= from_ms else owner.from_ms
+            end_ms = None if owner.to_ms is None or owner.to_ms >= to_ms else owner.to_ms
+            if (begin_ms is None or begin_ms < to_ms) and (end_ms is None or end_ms > from_ms):
+                found.append([owner.name, owner.users, owner.client_ids, begin_ms, end_ms])
+        return json.dumps(found)
 
     def objective_of(self, name: str) -> Objective:
         """The objective of an owner, by its name."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kquota_spark.schema.broker_tables import BROKER_CONFIGS, JMX_SAMPLES
+from kquota_spark.schema.budget_tables import BUDGET_DAYS
 from kquota_spark.schema.columns import (
     Column,
     Table,
@@ -313,6 +314,7 @@ TABLES: tuple[Table, ...] = (
     LOG_GAPS,
     AGREEMENT,
     EDIT_IMPACT,
+    BUDGET_DAYS,
     BROKER_CONFIGS,
     ENFORCEMENT_LOG,
 )

@@ -2,7 +2,8 @@
 
 `delta` is the only folder that imports deltalake. `storage` builds the paths of tables and checkpoints, and opens them.
 `quota_rows` separates the rows of sources from rules. `table_log` keeps the logs short. `packing` merges small files.
+`dated_files` finds out whether a date still has the rows that it had.
 
-In reading order: storage, parts, table_log, commits, packing, files, quota_rows, reading, rows,
+In reading order: storage, parts, table_log, commits, dated_files, packing, files, quota_rows, reading, rows,
 rules_tables, creation, following.
 """

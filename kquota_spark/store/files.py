@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 ValueT = TypeVar("ValueT", int, str, datetime)
 _SQL_TYPES = {
     "string": "VARCHAR",
+    "binary": "BLOB",
     "boolean": "BOOLEAN",
     "int": "INTEGER",
     "bigint": "BIGINT",

@@ -22,6 +22,7 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.process.clock import now_ms
 from kquota_spark.schema.columns import Table
 from kquota_spark.store.commits import BatchCommits
+from kquota_spark.store.dated_files import digest_of
 from kquota_spark.store.delta.errors import committed
 from kquota_spark.store.delta.files import ReplacedFile
 from kquota_spark.store.delta.table import StoredTable
@@ -125,7 +126,8 @@ def pack(settings: Settings, declared: Table, files: Sequence[File]) -> bool:
 
 def _written(settings: Settings, declared: Table, files: Sequence[File]) -> list[Part]:
     level = 1 + max(file.level for file in files)
-    writer = PartWriter(settings, declared, name=f"pack{level}")
+    name = f"pack{level}-{digest_of(file.path for file in files)}"
+    writer = PartWriter(settings, declared, name=name)
     rows = dataset_of(settings, declared, [file.path for file in files]).scanner(
         batch_size=_ROWS_AT_ONCE, batch_readahead=2, fragment_readahead=4
     )

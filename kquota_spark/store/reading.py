@@ -24,6 +24,7 @@ from kquota_spark.schema.columns import Table
 from kquota_spark.schema.quota_tables import QUOTA_RULES
 from kquota_spark.schema.tables import TABLES, USAGE
 from kquota_spark.store import files as table_files
+from kquota_spark.store.dated_files import DatedFiles, dated_files
 from kquota_spark.store.delta.errors import MissingTableError, delta_errors
 from kquota_spark.store.quota_rows import VIEWS
 from kquota_spark.store.storage import local_place_of, place_of, storage_options, trimmed
@@ -177,6 +178,14 @@ class Tables:
         if newer_than_ms is not None:
             files = [f for f in files if f.newest_ms is None or f.newest_ms >= newer_than_ms]
         self._show(table, [f.path for f in files], delta.dataset)
+
+    def dated_files(self, name: str) -> DatedFiles | None:
+        """The files of a table as it is now by date, for `open_files`; None if it has a file without a date.
+
+        Raises:
+            UserError: the table is missing or cannot be read.
+        """
+        return dated_files(self._delta_table(name))
 
     def open_files(self, name: str, paths: Collection[str]) -> None:
         """Make some files of a table visible to `query`, under its name.

@@ -37,6 +37,7 @@ _MOST_FILES = 20_000
 """Maximum number of files that are compacted together; each takes some hundred bytes of memory."""
 
 RollUp = Callable[[Settings, date], object]
+"""Adds what a closed date comes to; a `Step` that it returns is listed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,7 @@ def maintain(
         if closed is None:
             raise UserError(f"nothing to maintain: no second under {settings.tables} has been judged yet")
         if not is_dry_run:
-            _roll_up(settings, closed, roll_ups)
+            yield from _roll_up(settings, closed, roll_ups)
         hours, kept_for = _file_hours(settings, now_ms)
         for name, declared in _DATED.items():
             hold.require()
@@ -107,12 +108,14 @@ def _closed(settings: Settings) -> date | None:
     return None if closed_ms is None else datetime.fromtimestamp(closed_ms / 1_000, UTC).date()
 
 
-def _roll_up(settings: Settings, closed: date, roll_ups: Sequence[RollUp]) -> None:
+def _roll_up(settings: Settings, closed: date, roll_ups: Sequence[RollUp]) -> Iterator[Step]:
     table = _open(settings, DECISIONS.name)
     days = [] if table is None else sorted(day for day in _files_of(table) if day < closed)
     for day in days:
         for roll_up in roll_ups:
-            roll_up(settings, day)
+            step = roll_up(settings, day)
+            if isinstance(step, Step):
+                yield step
 
 
 def _open(settings: Settings, name: str) -> StoredTable | None:

@@ -86,7 +86,7 @@ def _find(asked: Asked) -> Found:
     own: _Own = asked.own
     owners = _owners(asked)
     grouping = by_user() if owners is None else by_owner(owners)
-    budgets, cluster_id = _budgets(asked, grouping)
+    budgets, cluster_id = _budgets(asked, grouping, has_buckets=own.by == "bucket")
     chosen = [one for one in budgets.found if own.owner in (None, one.name)]
     rows = [{"cluster_id": cluster_id, **row} for row in _rows(budgets, chosen, own)]
     names = ("cluster_id", "owner", *(bucket_values(None) if own.by == "bucket" else ()), *_FIGURES)
@@ -115,7 +115,7 @@ def _owners(asked: Asked) -> Owners | None:
     return owners
 
 
-def _budgets(asked: Asked, grouping: Grouping) -> tuple[Budgets, str]:
+def _budgets(asked: Asked, grouping: Grouping, *, has_buckets: bool) -> tuple[Budgets, str]:
     """The budgets, and the cluster that they are of."""
     tables = asked.tables
     tables.open("decisions")
@@ -126,11 +126,11 @@ def _budgets(asked: Asked, grouping: Grouping) -> tuple[Budgets, str]:
         raise UserError(f"the tables have no decisions of cluster {cluster_id}: set cluster_id (--config)")
     if asked.wanted.until is not None:
         to_ms = min(to_ms, asked.wanted.until.time_ms // 1_000 * 1_000)
-    return budgets_at(tables, cluster_id, to_ms, grouping), cluster_id
+    return budgets_at(tables, cluster_id, to_ms, grouping, has_buckets=has_buckets), cluster_id
 
 
 def _rows(budgets: Budgets, chosen: Sequence[OwnedBudget], own: _Own) -> Iterator[dict[str, Any]]:
-    buckets = bucket_seconds(budgets.owned, _MOST_BUCKETS) if own.by == "bucket" else []
+    buckets = [] if budgets.owned is None else bucket_seconds(budgets.owned, _MOST_BUCKETS)
     for one in chosen:
         yield _row(one.name, None, one.budget)
         for each in buckets:

@@ -40,6 +40,10 @@ class OwnSeconds:
         """The seconds from `first_s` until before `end_s`."""
         return Spent(self.active.count(first_s, end_s), self.throttled.count(first_s, end_s))
 
+    def within(self, first_s: int, end_s: int) -> OwnSeconds:
+        """The seconds from `first_s` until before `end_s`, as other sets."""
+        return OwnSeconds(self.active.within(first_s, end_s), self.throttled.within(first_s, end_s))
+
     def forget_before(self, first_s: int) -> None:
         """Remove the hours that end before a second."""
         self.active.forget_before(first_s)

@@ -1,5 +1,7 @@
 """The error budgets of owners as the tables grow: the whole period once, then only its newest minutes.
 
+Of the whole period, closed dates come from `budget_days` if it has them.
+
 A second is a bit, so rows that are read again count once. The last minutes are read again each time, because lines of a
 second can come in several commits.
 """
@@ -15,12 +17,15 @@ from kquota_spark.model.budgets.seconds import HOUR_S
 from kquota_spark.reports.budgets.grouping import Grouping
 from kquota_spark.reports.budgets.own_seconds import own_seconds
 from kquota_spark.reports.budgets.owned_budgets import OwnedBudget, most_spent, newest_ms
+from kquota_spark.reports.budgets.period_seconds import period_seconds
 from kquota_spark.reports.scope.period import Period
 from kquota_spark.store.reading import Tables
 
 AGAIN_MS = 600_000
 """Time before the newest known second that is read again, ms: lines that come later than that are not counted."""
 _TABLES = ("usage", "decisions")
+_Read = tuple[dict[str, OwnSeconds], int]
+"""The seconds that were read by group, and the end of the newest one, epoch ms."""
 
 
 class FollowedBudgets:
@@ -78,12 +83,11 @@ class FollowedBudgets:
         changed = [tables.follow(name, 2 * AGAIN_MS) for name in _TABLES]
         if not any(changed):
             return False
-        from_ms = self._from_ms(tables)
-        to_ms = newest_ms(tables, self._settings.cluster_id)
-        if to_ms is None or from_ms is None:
+        read = self._whole_period(tables) if self.to_ms is None else self._newest_minutes(tables, self.to_ms)
+        if read is None:
             return False
-        read = own_seconds(tables, self._settings.cluster_id, Period(from_ms, to_ms), self._grouping)
-        for name, own in read.seconds.items():
+        seconds, to_ms = read
+        for name, own in seconds.items():
             self._own[name].add_all(own)
         if self.to_ms is None:
             self._began_s = to_ms // 1_000
@@ -91,17 +95,33 @@ class FollowedBudgets:
         self._forget()
         return True
 
-    def _from_ms(self, tables: Tables) -> int | None:
-        """The time from which rows are read, epoch ms, with their files open; None if the tables are empty."""
-        newest = [time_ms for name in _TABLES if (time_ms := tables.newest_ms(name)) is not None]
+    def _whole_period(self, tables: Tables) -> _Read | None:
+        """The seconds of the period, and its end, epoch ms; None if the tables have no second of the cluster."""
+        newest = _newest(tables)
         if not newest:
             return None
-        whole_ms = self._grouping.period_s * 1_000
-        from_ms = max(newest) - whole_ms if self.to_ms is None else self.to_ms - AGAIN_MS
-        if from_ms < min(newest) - 2 * AGAIN_MS:
+        from_ms = max(newest) - self._grouping.period_s * 1_000
+        cluster_id = self._settings.cluster_id
+        to_ms = newest_ms(tables, cluster_id)
+        if to_ms is None:
+            # Another cluster is ahead, and only the newest files are open.
+            tables.open("decisions", from_ms)
+            to_ms = newest_ms(tables, cluster_id)
+        if to_ms is None or to_ms <= from_ms:
+            return None if to_ms is None else ({}, to_ms)
+        return period_seconds(tables, cluster_id, Period(from_ms, to_ms), self._grouping), to_ms
+
+    def _newest_minutes(self, tables: Tables, before_ms: int) -> _Read | None:
+        """The same from some time before the end of the last read (epoch ms) on."""
+        newest, from_ms = _newest(tables), before_ms - AGAIN_MS
+        if newest and from_ms < min(newest) - 2 * AGAIN_MS:
             for name in _TABLES:
                 tables.open(name, from_ms)
-        return from_ms
+        to_ms = newest_ms(tables, self._settings.cluster_id)
+        if to_ms is None:
+            return None
+        period = Period(from_ms, to_ms)
+        return own_seconds(tables, self._settings.cluster_id, period, self._grouping).seconds, to_ms
 
     def _forget(self) -> None:
         """Forget hours before the period; what they add to counters is kept."""
@@ -115,3 +135,8 @@ class FollowedBudgets:
                 self._before[name] = Spent(active_s + passed.active_s, throttled_s + passed.throttled_s)
             own.forget_before(end_s)
         self._began_s = max(self._began_s, end_s)
+
+
+def _newest(tables: Tables) -> list[int]:
+    """The newest times of the opened tables, epoch ms; none of empty tables."""
+    return [time_ms for name in _TABLES if (time_ms := tables.newest_ms(name)) is not None]

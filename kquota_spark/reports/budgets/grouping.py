@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from kquota_spark.model.budgets.objectives import Objective
 from kquota_spark.model.owners import Owners
 
+OWNER, USER = "owner", "user"
+"""The values of `budget_days.grouped_by`."""
+
 
 @dataclass(frozen=True, slots=True)
 class Grouping:
@@ -23,6 +26,10 @@ class Grouping:
     """Times at which clients change their group, ascending, epoch ms."""
     only_user: str | None = None
     """The user of all clients that are in a group; None if there can be several. Other rows are not read."""
+    kept_as: str = ""
+    """The value of `budget_days.grouped_by` for these groups; empty if none of its rows are theirs."""
+    rules_in: Callable[[int, int], str] = lambda _, __: ""
+    """A text for the rules of the groups in a period (two epoch ms): with the same text the groups are the same."""
 
     def time_in(self, part: int) -> int:
         """A time (epoch ms) in a part of time: part 0 is before the first edge, part 1 before the second one."""
@@ -38,13 +45,15 @@ def by_owner(owners: Owners) -> Grouping:
         owners.objective_of,
         max(owners.objective_of(name).period_s for name in owners.names),
         owners.edges_ms,
+        kept_as=OWNER,
+        rules_in=owners.matching_in,
     )
 
 
 def by_user() -> Grouping:
     """One group per user, with the default objective: where no file names owners."""
     objective = Objective()
-    return Grouping(lambda user, _, __: user, lambda _: objective, objective.period_s)
+    return Grouping(lambda user, _, __: user, lambda _: objective, objective.period_s, kept_as=USER)
 
 
 def of_tenant(tenant: str, owners: Owners | None, time_ms: int) -> Grouping:
@@ -62,4 +71,5 @@ def of_tenant(tenant: str, owners: Owners | None, time_ms: int) -> Grouping:
         lambda _: objective,
         objective.period_s,
         only_user=tenant,
+        kept_as=USER,
     )

@@ -3,6 +3,8 @@
 Clients are mapped to groups before anything is added up. Time throttled is that of the whole house: `schema.harm`. In a
 bucket that several groups share, only clients with throttles of their own count, from `usage`. Such a client waits at
 most for the sum of its throttles.
+
+Each date can be computed alone: rows from JMX count on a date if the log has none of that broker and type on it.
 """
 
 from __future__ import annotations
@@ -28,9 +30,10 @@ _VARIABLES = "set variable budget_{name} = ?"
 _DURING = """cluster_id = getvariable('budget_cluster')
   and {table}.second >= make_timestamptz(getvariable('budget_from_us')::bigint)
   and {table}.second < make_timestamptz(getvariable('budget_to_us')::bigint)"""
+_DATE = "epoch_ms({table}.second) // 86400000"
 _HAS_JMX = "select exists(select 1 from {table} where {during} and not {from_log})"
-_ONE_SOURCE = """ and ({from_log} or (broker_id, quota_type) not in (
-  select distinct broker_id, quota_type from {table} where {during} and {from_log}))"""
+_ONE_SOURCE = f""" and ({{from_log}} or (broker_id, quota_type, {_DATE}) not in (
+  select distinct broker_id, quota_type, {_DATE} from {{table}} where {{during}} and {{from_log}}))"""  # noqa: S608 - names of ours
 _OF_USER = {
     "usage": " and usage.\"user\" = getvariable('budget_user')",
     "decisions": f""" and decisions.bucket_user in ('', getvariable('budget_user')) and (bucket_user <> ''
@@ -112,6 +115,8 @@ class Asked(NamedTuple):
     """By table."""
     part: Mapping[str, str]
     """SQL of the part of time of a row, by table."""
+    has_jmx: bool
+    """Whether the period has rows from JMX."""
 
 
 class Owned(NamedTuple):
@@ -156,14 +161,15 @@ def _asked(tables: Tables, cluster_id: str, period: Period, grouping: Grouping) 
     }  # fmt: skip
     for name, value in values.items():
         tables.query(_VARIABLES.format(name=name), [value])
-    where, part = {}, {}
+    where, part, jmx = {}, {}, []
     for table in ("usage", "decisions"):
         names = {"table": table, "during": _DURING.format(table=table), "from_log": FROM_LOG}
-        has_jmx = tables.query(_HAS_JMX.format(**names)).rows[0][0]
+        has_jmx = bool(tables.query(_HAS_JMX.format(**names)).rows[0][0])
+        jmx.append(has_jmx)
         of_user = "" if grouping.only_user is None else _OF_USER[table]
         where[table] = names["during"] + (_ONE_SOURCE.format(**names) if has_jmx else "") + of_user
         part[table] = _PART.format(table=table) if grouping.edges_ms else "0"
-    return Asked(tables, grouping, where, part)
+    return Asked(tables, grouping, where, part, any(jmx))
 
 
 def _owned(asked: Asked) -> list[str]:

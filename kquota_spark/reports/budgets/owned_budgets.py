@@ -7,11 +7,15 @@ from typing import NamedTuple
 
 from kquota_spark.model.budgets.budgets import Budget, OwnSeconds, budget_of
 from kquota_spark.reports.budgets.grouping import Grouping
-from kquota_spark.reports.budgets.own_seconds import Owned, own_seconds
+from kquota_spark.reports.budgets.own_seconds import Owned
+from kquota_spark.reports.budgets.period_seconds import period_seconds, whole_seconds
 from kquota_spark.reports.scope.period import Period
 from kquota_spark.store.reading import Tables
 
 _NEWEST = "select epoch_ms(max(decisions.second)) from decisions where cluster_id = ?"
+_NEWER = " and decisions.second >= make_timestamptz(?)"
+_LAST_MS = 3_600_000
+"""Time before the newest second of all clusters in which a second of this one is sought first, ms."""
 
 
 class OwnedBudget(NamedTuple):
@@ -27,7 +31,8 @@ class Budgets(NamedTuple):
 
     to_ms: int
     found: list[OwnedBudget]
-    owned: Owned
+    owned: Owned | None
+    """What `bucket_seconds` needs; None if it was not asked for."""
 
     @property
     def covered_from_ms(self) -> int:
@@ -43,29 +48,39 @@ def newest_ms(tables: Tables, cluster_id: str) -> int | None:
         tables: with `decisions` opened.
         cluster_id: the cluster.
     """
-    found = tables.query(_NEWEST, [cluster_id]).rows[0][0]
+    newest = tables.newest_ms("decisions")
+    if newest is None:
+        return None
+    last_us = (newest - _LAST_MS) * 1_000
+    found = tables.query(_NEWEST + _NEWER, [cluster_id, last_us]).rows[0][0]
+    if found is None:
+        found = tables.query(_NEWEST, [cluster_id]).rows[0][0]
     return None if found is None else int(found) // 1_000 * 1_000 + 1_000
 
 
-def budgets_at(tables: Tables, cluster_id: str, to_ms: int, grouping: Grouping) -> Budgets:
-    """The budgets of the periods that end at a time. Reads the days of the longest period only.
+def budgets_at(
+    tables: Tables, cluster_id: str, to_ms: int, grouping: Grouping, *, has_buckets: bool = False
+) -> Budgets:
+    """The budgets of the periods that end at a time.
+
+    It reads the dates of the longest period, and of these only those that `budget_days` does not have.
 
     Args:
         tables: opened here; `decisions` may be open already.
         cluster_id: the cluster.
         to_ms: the end, exclusive, epoch ms of a whole second.
         grouping: the groups.
+        has_buckets: whether `bucket_seconds` follows: all dates are read then.
 
     Raises:
         UserError: a table is missing or cannot be read.
     """
     period = Period(to_ms - grouping.period_s * 1_000, to_ms)
-    for name in ("usage", "decisions"):
-        tables.open(name, period.from_ms)
-    owned = own_seconds(tables, cluster_id, period, grouping)
+    owned = whole_seconds(tables, cluster_id, period, grouping) if has_buckets else None
+    seconds = period_seconds(tables, cluster_id, period, grouping) if owned is None else owned.seconds
     found = [
         OwnedBudget(name, budget_of(own, grouping.objective_of(name), to_ms // 1_000), own)
-        for name, own in owned.seconds.items()
+        for name, own in seconds.items()
     ]
     return Budgets(to_ms, most_spent(found), owned)
 

@@ -9,12 +9,19 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
+from kquota_spark.config.owners_file import owners_of
 from kquota_spark.formats.request_log.line import Request, RequestLogParser, Unreadable
 from kquota_spark.model.quotas.quota_types import BANDWIDTH
+from kquota_spark.reports.budgets.day_roll_up import BudgetRollUp
+from kquota_spark.reports.budgets.grouping import by_owner
+from kquota_spark.reports.budgets.owned_budgets import budgets_at, newest_ms
+from kquota_spark.store.reading import Tables
 from kquota_spark.store.storage import delta_table
 from tests.support.logs.captures import ALL
 from tests.support.places import DATA, ROOT
@@ -213,6 +220,35 @@ def test_the_effective_limit_counts_the_brokers_that_were_used(opened: tuple[Any
     rows = asked(opened, "3")
     assert {row["brokers"] for row in rows} == {1, 2}
     assert all(row["limit_of_the_cluster"] == row["limit_of_a_broker"] * row["brokers"] for row in rows)
+
+
+def test_the_budget_of_a_month_is_that_of_its_dates(opened: tuple[Any, Any], tmp_path: Path) -> None:
+    db, settings = opened
+    (tmp_path / "owners.yaml").write_text("owners: [{name: payments, users: [alice]}]\n", encoding="utf-8")
+    owned = settings.changed(owners=str(tmp_path / "owners.yaml"))
+    (day,) = {
+        row["event_date"] for row in delta_table(settings, "decisions").rows(["event_date"]).to_pylist()
+    }
+    assert BudgetRollUp()(owned, day) is not None
+    db.register("budget_days", DeltaTable(f"{settings.tables}/budget_days").to_pyarrow_dataset())
+    (query,) = [sql for sql in re.findall(r"```sql\n(.*?)```", PAGE, re.DOTALL) if "FROM budget_days" in sql]
+    rows = db.execute(query).fetchall()
+    found = {name: (month, active_s, throttled_s) for month, name, active_s, throttled_s, _ in rows}
+    with Tables(owned) as tables:
+        tables.open("decisions")
+        to_ms = newest_ms(tables, owned.cluster_id)
+        assert to_ms is not None
+        owners = owners_of(owned)
+        assert owners is not None
+        budgets = budgets_at(
+            tables, owned.cluster_id, to_ms + 3_600_000, by_owner(owners), has_buckets=True
+        ).found
+    # One date, and no midnight in it: the sums are those of the command.
+    month = day.replace(day=1)
+    assert found == {one.name: (month, *one.budget.period) for one in budgets} and "payments" in found
+    assert [left for *_, left in rows] == [
+        round(100 - 100 * throttled_s / (0.005 * active_s), 1) for _, active_s, throttled_s in found.values()
+    ]
 
 
 def test_a_day_without_rows_has_no_answers(opened: tuple[Any, Any]) -> None:

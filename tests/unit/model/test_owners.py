@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pytest
 
+from kquota_spark.model.budgets.objectives import Objective
 from kquota_spark.model.owners import UNOWNED, Owner, Owners
 from kquota_spark.name_patterns import is_match
 
@@ -82,3 +84,21 @@ def test_random_client_ids_do_not_fill_the_memory() -> None:
     for number in range(50_001):
         found.of("", str(number), 0)
     assert len(found._of_client) == 1
+
+
+def test_what_decides_who_owns_a_client_in_a_period_is_one_text() -> None:
+    def text(*owners: Owner, percent: float = 99.5) -> str:
+        return Owners(owners, is_match, Objective(percent)).matching_in(1_000_000, 2_000_000)
+
+    old, new = Owner(name="a", users=("x",), to_ms=1_500_000), Owner(name="b", users=("x",))
+    same = (replace(old, from_ms=1_000_000), replace(new, to_ms=2_000_000))
+    assert text(old, new) == text(*same) == text(old, new, percent=99.0)
+    # Contacts, and owners before and after the period, decide nothing in it.
+    gone, planned = replace(old, to_ms=1_000_000), replace(new, from_ms=2_000_000)
+    assert text(replace(old, contact="a@example.com"), gone, new, planned) == text(old, new)
+    others = [
+        (new, old), (old,), (replace(old, name="c"), new), (replace(old, users=("y",)), new),
+        (replace(old, client_ids=("x",)), new), (replace(old, to_ms=1_501_000), new),
+        (replace(old, from_ms=1_001_000), new),
+    ]  # fmt: skip
+    assert len({text(old, new), *(text(*owners) for owners in others)}) == 1 + len(others)

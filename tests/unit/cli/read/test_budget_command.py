@@ -141,3 +141,34 @@ def test_names_of_owners_and_users_cannot_write_on_the_terminal(tmp_path: Path) 
     write_table(tmp_path, "decisions", decision(0, bucket_user=user))
     text = shown("budget", "--tables", str(tmp_path))
     assert "\x1b" not in text and "\u202e" not in text and "red" in text
+
+
+def test_maintain_keeps_the_budget_of_the_dates_that_it_deletes(tmp_path: Path) -> None:
+    # Ten seconds on each of three dates; 66,000 s after T0 is midnight. The throttle of the first one is over it.
+    begins = (0, 66_000, 66_000 + 86_400)
+    write_table(tmp_path, "usage", *(usage(begin_s + number) for begin_s in begins for number in range(10)))
+    write_table(tmp_path, "decisions", throttle(65_998, 5_000), *(decision(begin_s) for begin_s in begins))
+    write_table(tmp_path, "requests")
+    config = tmp_path / "kquota.yaml"
+    retention = "{usage: 1 h, decisions: 1 h}"
+    config.write_text(
+        f"cluster_id: demo\ntables: {tmp_path}\ncheckpoints: {tmp_path}/checkpoints\n"
+        f"maintain: {{retention: {retention}}}\n",
+        encoding="utf-8",
+    )
+    before = as_json("budget", "--config", str(config))["rows"]
+    steps = as_json("maintain", "--config", str(config))["rows"]
+    assert [(step["action"], step["date"], step["note"]) for step in steps if step["table"] == "budget_days"] == [
+        ("add date", "2026-11-21", "1 user"), ("add date", "2026-11-22", "1 user"), ("remove files", "", ""),
+    ]  # fmt: skip
+    deleted = [(step["table"], step["date"]) for step in steps if step["action"] == "delete date"]
+    assert deleted == [(name, f"2026-11-{day}") for name in ("usage", "decisions") for day in (21, 22)]
+    assert as_json("budget", "--config", str(config))["rows"] == before
+    # 20 seconds of traffic, two of the throttle before midnight, and the first one of the last date: it is the newest
+    # second of decisions.
+    assert [(row["owner"], row["active_s"], row["time_throttled_s"]) for row in before] == [("alice", 23, 5)]
+    again = as_json("maintain", "--config", str(config))["rows"]
+    assert [step for step in again if step["action"] == "add date"] == []
+    # Buckets are not kept: their question reads the tables, which have the last date only.
+    by_bucket = as_json("budget", "--config", str(config), "--by", "bucket")["rows"]
+    assert [(row["bucket_user"], row["active_s"]) for row in by_bucket] == [(None, 1)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import zlib
+
 from kquota_spark.model.budgets.seconds import SecondSet
 from tests.support.chance import Chance
 
@@ -52,3 +54,23 @@ def test_random_sets_count_as_sets_of_numbers_do(chance: Chance) -> None:
         first, end = sorted(chance.sample(range(26_000), 2))
         assert found.count(first, end) == len(expected & set(range(first, end)))
         assert found.first_s() == min(expected)
+
+
+def test_packed_hours_begin_with_the_one_that_is_named(chance: Chance) -> None:
+    found = SecondSet()
+    found.add(7_200, 7_210)
+    found.add(86_399 + 7_200, 86_402 + 7_200)
+    # Hours 2 to 26, the last one with the seconds after midnight: 25 times 450 bytes.
+    assert (len(found), len(zlib.decompress(found.packed(7_200)))) == (13, 25 * 450)
+    again = SecondSet()
+    again.add_packed(7_200, found.packed(7_200))
+    assert [again.count(*each) for each in ((7_200, 7_210), (93_599, 93_602), (0, 200_000))] == [10, 3, 13]
+    assert SecondSet().packed(7_200) == zlib.compress(b"")
+    for _ in range(50):
+        drawn, other = SecondSet(), SecondSet()
+        for first in chance.sample(range(86_400), 20):
+            drawn.add(first, first + chance.randrange(1, 5_000))
+        other.add_packed(0, drawn.packed(0))
+        begin, end = sorted(chance.sample(range(100_000), 2))
+        assert other.count(begin, end) == drawn.count(begin, end) == len(drawn.within(begin, end))
+        assert other.within(begin, end).count(0, 200_000) == drawn.count(begin, end)

@@ -187,7 +187,8 @@ def test_the_buckets_of_an_owner_have_their_own_time_throttled_most_first(tmp_pa
         throttle(30, 1_000, bucket_user="bob", users=["bob"]),
     )  # fmt: skip
     with Tables(Settings(tables=str(tmp_path), cluster_id="demo")) as tables:
-        owned = budgets_at(tables, "demo", T0_MS + 100_000, by_owner(OWNERS)).owned
+        owned = budgets_at(tables, "demo", T0_MS + 100_000, by_owner(OWNERS), has_buckets=True).owned
+        assert owned is not None
         found = bucket_seconds(owned, 10)
         [most] = bucket_seconds(owned, 1)
     assert [
