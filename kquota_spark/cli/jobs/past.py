@@ -187,9 +187,10 @@ def run_maintain(options: argparse.Namespace) -> int:
     from kquota_spark.audit.past.maintain import maintain, roll_up_agreement
     from kquota_spark.reports.agreement import agreement
     from kquota_spark.reports.impact.kept_impacts import KeptImpacts
+    from kquota_spark.reports.why.keeping import KeptCauses
 
     rows: list[Row] = []
-    roll_ups = (partial(roll_up_agreement, rows_of=agreement.of_day), KeptImpacts())
+    roll_ups = (partial(roll_up_agreement, rows_of=agreement.of_day), KeptImpacts(), KeptCauses())
     for step in maintain(
         settings_of(options, "tables", "maintain"), now_ms(), is_dry_run=options.dry_run, roll_ups=roll_ups
     ):

@@ -23,7 +23,7 @@ from kquota_spark.store.reading import utc_text
 
 if TYPE_CHECKING:
     from kquota_spark.model.attribution.counterfactuals import Client
-    from kquota_spark.reports.why.reasons import Reasons
+    from kquota_spark.reports.why.answers import Reasons
 
 _MOST_CLIENTS = 8
 _NAME_COLUMNS = 28

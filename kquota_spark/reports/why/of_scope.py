@@ -9,7 +9,8 @@ from kquota_spark.errors import UserError
 from kquota_spark.model.attribution.causes import LEAST_DELAY_MS
 from kquota_spark.reports.scope.report_scope import Scope
 from kquota_spark.reports.scope.shared_rows import BucketName, ThrottledBucket
-from kquota_spark.reports.why.reasons import Bounds, Reasons, is_covered, reasons
+from kquota_spark.reports.why.answers import Reasons
+from kquota_spark.reports.why.reasons import Bounds, UseOfKept, is_covered, reasons
 from kquota_spark.reports.why.recorded import Wanted
 from kquota_spark.reports.why.request_counts import request_counts
 from kquota_spark.schema.harm import EPISODE_DELAY_MS, EPISODE_END
@@ -93,7 +94,7 @@ def reasons_of_shared(scope: Scope, throttled: Sequence[ThrottledBucket]) -> lis
     ]
     wanted = [Wanted(bucket, scope.covered.from_ms, scope.covered.to_ms) for bucket in shared[:MOST_BUCKETS]]
     try:
-        return list(reasons(scope.settings, wanted, WITHIN).found.values())
+        return list(reasons(scope.settings, wanted, WITHIN._replace(kept=UseOfKept.NEVER)).found.values())
     except UserError:
         return []
 

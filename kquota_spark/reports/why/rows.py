@@ -7,7 +7,7 @@ from typing import Any
 
 from kquota_spark.model.attribution.detectors import Cause
 from kquota_spark.model.attribution.precision import confidence
-from kquota_spark.reports.why.reasons import Reasons
+from kquota_spark.reports.why.answers import Reasons
 from kquota_spark.reports.why.sentences import CURES, cure_of, evidence_text, main_sentence
 
 CAUSE_COLUMNS = (

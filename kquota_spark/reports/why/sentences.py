@@ -19,7 +19,7 @@ from kquota_spark.formats.text.person_units import (
 from kquota_spark.model.attribution.causes import Part
 from kquota_spark.model.attribution.detectors import Cause, Facts
 from kquota_spark.model.attribution.sharing import OTHERS
-from kquota_spark.reports.why.reasons import Reasons
+from kquota_spark.reports.why.answers import Reasons
 
 TITLES = {
     Cause.LIMIT_CUT: "limit cut",

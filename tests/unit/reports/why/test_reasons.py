@@ -15,8 +15,9 @@ from kquota_spark.model.attribution.observed import BaselineKind
 from kquota_spark.model.attribution.sharing import who_slowed_whom
 from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.reports.scope.shared_rows import BucketName
+from kquota_spark.reports.why.answers import Reasons
 from kquota_spark.reports.why.before import Before
-from kquota_spark.reports.why.reasons import Bounds, Reasons, reasons
+from kquota_spark.reports.why.reasons import Bounds, reasons
 from kquota_spark.reports.why.recorded import Wanted, recorded
 from kquota_spark.reports.why.sentences import cure_of, main_sentence, short_text, title_of
 from kquota_spark.store.reading import Tables
