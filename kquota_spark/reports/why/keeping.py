@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
@@ -12,7 +12,6 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.model.attribution.causes import LEAST_DELAY_MS
 from kquota_spark.model.attribution.observed import BURST_S
-from kquota_spark.process.notices import late_notice
 from kquota_spark.reports.scope.shared_rows import BucketName
 from kquota_spark.reports.why.answers import Reasons
 from kquota_spark.reports.why.kept import INPUTS, slowed_text
@@ -34,7 +33,6 @@ _MOST_AT_ONCE = 1_000
 _MOST_PER_COMMIT = 100
 _WITHIN = Bounds(of_all=400_000, kept=UseOfKept.NEVER)
 """What is replayed between two commits. Each answer is that of `kquota why`, but without the lines of fetches."""
-_PATIENCE_S = 2.0
 _DAY_US = 86_400_000_000
 _NEW = f"""
 select episode_id, violations.event_date, broker_id, quota_type, bucket_user, bucket_client_id,
@@ -55,9 +53,14 @@ order by violation_delay_ms desc, violations.start_time, episode_id limit ?
 class KeptCauses:
     """A roll-up of `audit.past.maintain`: called for each closed date, before anything is deleted."""
 
-    def __init__(self) -> None:
+    def __init__(self, progress: Callable[[str], None] = lambda _: None) -> None:
+        """Nothing is kept yet.
+
+        Args:
+            progress: takes a line after each commit.
+        """
         self._left = _MOST_AT_ONCE
-        self._progress = late_notice(_PATIENCE_S)
+        self._progress = progress
 
     def __call__(self, settings: Settings, day: date) -> int:
         """Keep the causes of the violations of a closed day that are not kept yet.
@@ -93,7 +96,7 @@ _Kept = Sequence[tuple[Mapping[str, Any], Reasons]]
 
 
 def _new(settings: Settings, day: date, most: int) -> list[dict[str, Any]]:
-    """The violations of a day whose causes are not kept yet, or were kept for other figures."""
+    """The violations of a day without kept causes, or with those of other figures."""
     begins = datetime(day.year, day.month, day.day, tzinfo=UTC) - timedelta(seconds=BURST_S)
     from_us = round(begins.timestamp()) * 1_000_000
     own = settings.cluster_id

@@ -50,7 +50,7 @@ order by place, rank
 
 
 def kept_reasons(tables: Tables, cluster_id: str, wanted: Sequence[Wanted]) -> dict[Wanted, Reasons]:
-    """The kept answers; those whose bucket and period are no closed violation with kept causes are left out.
+    """The kept answers. A bucket and period that is no closed violation with kept causes has none.
 
     They are without `Reasons.fairness`, and without the matrix of `Reasons.sharing`.
 

@@ -27,7 +27,7 @@ from tests.support.attribution.simulated import FROM_MS, TO_MS
 from tests.support.attribution.tables import write_recording
 from tests.support.chance import Chance
 from tests.support.programs.command_output import as_json
-from tests.support.tables.table_rows import write_table
+from tests.support.tables.table_rows import T0_MS, decision, request, usage, write_table
 
 DAY = date(2026, 11, 21)
 WANTED = Wanted(BucketName("produce", "", "app"), FROM_MS, TO_MS)
@@ -223,3 +223,21 @@ def test_a_cause_of_a_newer_release_is_replayed_instead(recorded: Path, tmp_path
     shutil.rmtree(tmp_path / "causes")
     write_table(tmp_path, "causes", *({**row, "cause": "moon"} for row in rows))
     assert reasons(settings, [WANTED]).found[WANTED] == _of_replay(settings)
+
+
+def test_maintain_keeps_the_causes_of_a_closed_date_and_a_dry_run_keeps_none(
+    recorded: Path, tmp_path: Path
+) -> None:
+    settings = _copied(recorded, tmp_path / "tables")
+    tomorrow = {"event_date": date(2026, 11, 22)}
+    write_table(tmp_path / "tables", "requests", request(0), request(1, T0_MS + 86_400_000, **tomorrow))
+    write_table(tmp_path / "tables", "usage", usage(86_400, **tomorrow))
+    write_table(tmp_path / "tables", "decisions", decision(86_400, **tomorrow))
+    config = tmp_path / "kquota.yaml"
+    paths = f"cluster_id: demo\ntables: {settings.tables}\ncheckpoints: {tmp_path}/checkpoints\n"
+    # Nothing is deleted, whatever the clock of this machine shows.
+    config.write_text(f"{paths}maintain: {{retention: {{}}}}\n", encoding="utf-8")
+    as_json("maintain", "--dry-run", "--config", str(config))
+    assert not (tmp_path / "tables" / "causes").exists()
+    as_json("maintain", "--config", str(config))
+    assert {row["episode_id"] for row in _rows(settings)} == {"e0"}
