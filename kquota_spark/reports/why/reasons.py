@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import Enum
+from types import MappingProxyType
 from typing import NamedTuple
 
 from kquota_spark.config.settings import Settings
@@ -16,7 +17,7 @@ from kquota_spark.reports.why.before import Before
 from kquota_spark.reports.why.kept import kept_reasons
 from kquota_spark.reports.why.positions import positions_of_topic
 from kquota_spark.reports.why.recorded import COVERED, Recorded, Wanted, limit_at, recorded
-from kquota_spark.reports.why.request_counts import request_counts
+from kquota_spark.reports.why.request_counts import RequestCount, request_counts
 from kquota_spark.store.reading import Tables
 
 MOST_REQUESTS = 200_000
@@ -52,6 +53,7 @@ class Bounds(NamedTuple):
     kept: UseOfKept = UseOfKept.FIRST
 
 
+_NOT_COUNTED: Mapping[Wanted, RequestCount] = MappingProxyType({})
 OfCluster = tuple[str, Wanted]
 """A cluster id, and a bucket of that cluster with a period."""
 ALL = Bounds()
@@ -72,7 +74,12 @@ def is_covered(bucket: BucketName) -> bool:
     return bucket.quota_type in COVERED and not bucket.tags
 
 
-def reasons(settings: Settings, wanted: Sequence[Wanted], bounds: Bounds = ALL) -> Explained:
+def reasons(
+    settings: Settings,
+    wanted: Sequence[Wanted],
+    bounds: Bounds = ALL,
+    counted: Mapping[Wanted, RequestCount] = _NOT_COUNTED,
+) -> Explained:
     """Why buckets were throttled; those without recorded requests are left out.
 
     Each answer depends only on its bucket and its period. If several of `wanted` are the same, it is made once.
@@ -81,6 +88,7 @@ def reasons(settings: Settings, wanted: Sequence[Wanted], bounds: Bounds = ALL) 
         settings: where the tables are, and the cluster.
         wanted: buckets and periods, the most important first; those of other quota types have no answer.
         bounds: how much is replayed.
+        counted: the requests of those that are counted already, with the same maximum of a bucket.
 
     Raises:
         UserError: a table is missing or cannot be read.
@@ -94,13 +102,22 @@ def reasons(settings: Settings, wanted: Sequence[Wanted], bounds: Bounds = ALL) 
             chosen = [one for one in chosen if one not in kept]
         if kept and (not chosen or tables.location("usage") is None):
             return Explained(kept)
-        replayed = _replayed(settings, tables, chosen, bounds)
+        replayed = _replayed(settings, tables, chosen, bounds, counted)
         return replayed._replace(found={**kept, **replayed.found})
 
 
-def _replayed(settings: Settings, tables: Tables, chosen: Sequence[Wanted], bounds: Bounds) -> Explained:
+def _replayed(
+    settings: Settings,
+    tables: Tables,
+    chosen: Sequence[Wanted],
+    bounds: Bounds,
+    counted: Mapping[Wanted, RequestCount],
+) -> Explained:
     tables.open("usage")
-    cut, left_out = _within(settings, tables, chosen, bounds)
+    new = [one for one in chosen if one not in counted]
+    counts = request_counts(tables, settings.cluster_id, new, bounds.of_bucket)
+    found_counts = {**counted, **dict(zip(new, counts, strict=True))}
+    cut, left_out = _within([(one, found_counts[one]) for one in chosen], bounds)
     before = Before(settings, tables)
     found: dict[Wanted, Reasons] = {}
     left = bounds.of_sharing
@@ -136,7 +153,7 @@ def reasons_of_clusters(
 
 
 def _within(
-    settings: Settings, tables: Tables, chosen: Sequence[Wanted], bounds: Bounds
+    chosen: Sequence[tuple[Wanted, RequestCount]], bounds: Bounds
 ) -> tuple[dict[Wanted, Wanted], tuple[Wanted, ...]]:
     """What to replay for each of the first buckets, and the buckets that the bounds leave out.
 
@@ -145,8 +162,7 @@ def _within(
     cut: dict[Wanted, Wanted] = {}
     left_out = []
     left = bounds.of_all
-    counts = request_counts(tables, settings.cluster_id, chosen, bounds.of_bucket)
-    for one, (end_ms, requests) in zip(chosen, counts, strict=True):
+    for one, (end_ms, requests) in chosen:
         if left is not None and cut and requests > left:
             left_out.append(one)
             continue
