@@ -17,7 +17,7 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.formats.text.escape import entity_text
 from kquota_spark.formats.text.person_units import bucket_text as person_bucket
-from kquota_spark.formats.text.person_units import iso_time
+from kquota_spark.formats.text.person_units import counted, iso_time
 from kquota_spark.model.quotas.quota_types import TYPES
 from kquota_spark.model.quotas.rules import BEGINNING_MS, END_MS
 from kquota_spark.process.clock import now_ms
@@ -296,11 +296,6 @@ def counted_text(total: int, noun: str, limit: int | None) -> str:
 def more_of(total: int, limit: int | None) -> str:
     """`, 5 shown: --limit 0 shows all`; empty if all are shown."""
     return f", {limit:,} shown: --limit 0 shows all" if limit and total > limit else ""
-
-
-def counted(count: int, noun: str) -> str:
-    """`1 violation`, `2 violations`."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def spans_days(rows: Sequence[Row], time: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kquota_spark.schema.broker_tables import BROKER_CONFIGS, JMX_SAMPLES
 from kquota_spark.schema.budget_tables import BUDGET_DAYS
+from kquota_spark.schema.cause_table import CAUSES
 from kquota_spark.schema.columns import (
     Column,
     Table,
@@ -307,6 +308,7 @@ TABLES: tuple[Table, ...] = (
     DECISIONS,
     SHADOW_DECISIONS,
     VIOLATIONS,
+    CAUSES,
     JMX_SAMPLES,
     QUOTA_CHANGES,
     QUOTA_RULES,

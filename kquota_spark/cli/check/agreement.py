@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from kquota_spark.cli.options import PeriodOptions, bucket_columns, counted, lines, more_text, percent_text
+from kquota_spark.cli.options import PeriodOptions, bucket_columns, lines, more_text, percent_text
 from kquota_spark.cli.own_options import option
 from kquota_spark.cli.question import Asked, Found, Question, agreement_text, column, own_column
 from kquota_spark.cli.text.render import Colour, Row, Shown
 from kquota_spark.findings.agreement_causes import LEAST_AGREEMENT_PERCENT
 from kquota_spark.formats.text.escape import terminal_text
-from kquota_spark.formats.text.person_units import person_count, person_ms
+from kquota_spark.formats.text.person_units import counted, person_count, person_ms
 from kquota_spark.reports.agreement.agreement import GROUPS, OF_AGREEMENT, by, sums
 from kquota_spark.reports.agreement.agreement_evidence import cause_rows
 

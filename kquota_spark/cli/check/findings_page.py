@@ -6,11 +6,10 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from kquota_spark.cli.options import counted
 from kquota_spark.cli.text.page import Page
 from kquota_spark.findings.findings import Evidence, Finding
 from kquota_spark.formats.text.escape import terminal_text
-from kquota_spark.formats.text.person_units import iso_time
+from kquota_spark.formats.text.person_units import counted, iso_time
 
 _MOST_ROWS = 10
 _INDENT = 4

@@ -6,12 +6,13 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from kquota_spark.cli.options import bucket_text, counted
+from kquota_spark.cli.options import bucket_text
 from kquota_spark.cli.text.dumbbell import ASCII, DRAWN, Dumbbell, dumbbells
 from kquota_spark.cli.text.page import Page, Tone
 from kquota_spark.cli.text.render import Colour, Report, Row, Shown
 from kquota_spark.formats.text.escape import terminal_text
 from kquota_spark.formats.text.person_units import (
+    counted,
     iso_time,
     or_dash,
     person_bytes,

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from kquota_spark.cli.options import counted
 from kquota_spark.cli.text.page import Page, Tone
 from kquota_spark.cli.text.render import Report, Row
 from kquota_spark.enforce.changes import Event, LogEntry
 from kquota_spark.formats.text.escape import entity_text, json_text, terminal_text
-from kquota_spark.formats.text.person_units import iso_time, quota_text
+from kquota_spark.formats.text.person_units import counted, iso_time, quota_text
 from kquota_spark.store.reading import utc_text
 
 _COLUMNS = (

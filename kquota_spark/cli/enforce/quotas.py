@@ -19,7 +19,6 @@ from kquota_spark.cli.options import (
     add_form_option,
     add_settings_options,
     add_yes_option,
-    counted,
     settings_of,
 )
 from kquota_spark.cli.quotas.undo import settings_words, undo_of
@@ -41,7 +40,7 @@ from kquota_spark.enforce.lifting import (
 from kquota_spark.enforce.log_state import LogState, Step
 from kquota_spark.errors import UserError
 from kquota_spark.formats.text.escape import entity_text, terminal_text
-from kquota_spark.formats.text.person_units import iso_time, quota_text
+from kquota_spark.formats.text.person_units import counted, iso_time, quota_text
 from kquota_spark.model.quotas.entities import DEFAULT, Name
 from kquota_spark.model.quotas.quota_types import QuotaKey
 from kquota_spark.process.clock import now_ms

@@ -7,14 +7,13 @@ from typing import Any
 
 from kquota_spark.cli.enforce.freeze import frozen_text
 from kquota_spark.cli.enforce.plan_page import change_text, people_text
-from kquota_spark.cli.options import counted
 from kquota_spark.cli.text.page import Page, Tone
 from kquota_spark.enforce.changes import Event, LogEntry, Mode
 from kquota_spark.enforce.policies.policy import Policies
 from kquota_spark.enforce.ports import Frozen, Holder
 from kquota_spark.enforcement.edges.freeze_switch import FreezeSwitch
 from kquota_spark.formats.text.escape import entity_text, terminal_text
-from kquota_spark.formats.text.person_units import iso_time, person_ms
+from kquota_spark.formats.text.person_units import counted, iso_time, person_ms
 from kquota_spark.store.reading import utc_text
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kquota_spark.cli.explain.explanation import Answer, ClientQuotas, shown_name
-from kquota_spark.cli.options import counted
 from kquota_spark.errors import UserError
 from kquota_spark.formats.text.escape import terminal_text
-from kquota_spark.formats.text.person_units import iso_time, person_ms
+from kquota_spark.formats.text.person_units import counted, iso_time, person_ms
 from kquota_spark.model.quotas.quota_types import BANDWIDTH, QuotaType
 from kquota_spark.store.reading import utc_text
 

@@ -178,6 +178,11 @@ def run_restate(options: argparse.Namespace) -> int:
     return 0
 
 
+def _progress(text: str) -> None:
+    if sys.stderr.isatty():
+        print(text, file=sys.stderr)
+
+
 def run_maintain(options: argparse.Namespace) -> int:
     """Maintain the tables, and list each step.
 
@@ -188,15 +193,20 @@ def run_maintain(options: argparse.Namespace) -> int:
     from kquota_spark.reports.agreement import agreement
     from kquota_spark.reports.budgets.day_roll_up import BudgetRollUp
     from kquota_spark.reports.impact.kept_impacts import KeptImpacts
+    from kquota_spark.reports.why.keeping import KeptCauses
 
     rows: list[Row] = []
-    roll_ups = (partial(roll_up_agreement, rows_of=agreement.of_day), KeptImpacts(), BudgetRollUp())
+    roll_ups = (
+        partial(roll_up_agreement, rows_of=agreement.of_day),
+        KeptImpacts(),
+        KeptCauses(_progress),
+        BudgetRollUp(),
+    )
     for step in maintain(
         settings_of(options, "tables", "maintain"), now_ms(), is_dry_run=options.dry_run, roll_ups=roll_ups
     ):
         rows.append(asdict(step))
-        if sys.stderr.isatty():
-            print(f"{step.table}: {step.action} {step.date}", file=sys.stderr)
+        _progress(f"{step.table}: {step.action} {step.date}")
     footer = "nothing was changed: this is what would be done" if options.dry_run else ""
     columns = ("table", "action", "date", "files", "note")
     shown = (

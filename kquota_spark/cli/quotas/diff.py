@@ -8,14 +8,7 @@ from typing import Any, NamedTuple
 
 from kquota_spark.cli.chosen.cluster_choice import add_cluster_options, named_clusters
 from kquota_spark.cli.exit_codes import DONE, ERROR, FOUND
-from kquota_spark.cli.options import (
-    add_output_options,
-    counted,
-    limit_of,
-    rule_text,
-    settings_of,
-    time_argument,
-)
+from kquota_spark.cli.options import add_output_options, limit_of, rule_text, settings_of, time_argument
 from kquota_spark.cli.quotas.quota_edits import exact_text
 from kquota_spark.cli.quotas.quota_sides import chosen_side, named_side
 from kquota_spark.cli.text.page import Page, Tone
@@ -24,7 +17,14 @@ from kquota_spark.enforce.ports import Image
 from kquota_spark.errors import UserError
 from kquota_spark.findings.idle_rules import Mangled, mangled_names
 from kquota_spark.formats.text.escape import entity_text, terminal_text
-from kquota_spark.formats.text.person_units import amount_text, iso_time, person_name, rate_text, type_text
+from kquota_spark.formats.text.person_units import (
+    amount_text,
+    counted,
+    iso_time,
+    person_name,
+    rate_text,
+    type_text,
+)
 from kquota_spark.model.compare.observed_clients import ANY_NAME
 from kquota_spark.model.compare.quota_diff import (
     EffectChange,

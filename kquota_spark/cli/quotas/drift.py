@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from kquota_spark.cli.chosen.cluster_choice import add_cluster_options
 from kquota_spark.cli.exit_codes import DONE, ERROR, FOUND
-from kquota_spark.cli.options import Since, counted, more_of
+from kquota_spark.cli.options import Since, more_of
 from kquota_spark.cli.question import Asked, Found, Question
 from kquota_spark.cli.quotas.diff import add_tables_options
 from kquota_spark.cli.quotas.quota_edits import exact_text
@@ -16,7 +16,7 @@ from kquota_spark.cli.quotas.quota_sides import chosen_side, named_side
 from kquota_spark.cli.text.render import Colour, Row, Shown
 from kquota_spark.enforce.ports import Image
 from kquota_spark.formats.text.escape import entity_text, terminal_text
-from kquota_spark.formats.text.person_units import clock_time, iso_time, type_text
+from kquota_spark.formats.text.person_units import clock_time, counted, iso_time, type_text
 from kquota_spark.model.compare.drift import Drift, Editor
 from kquota_spark.model.compare.quota_diff import text_edits
 from kquota_spark.model.compare.quota_tree import quota_type_of

@@ -9,7 +9,7 @@ from typing import Any
 
 from kquota_spark.cli.answers import bucket_values, newest_decision_ms, of_one_cluster, require_owner
 from kquota_spark.cli.exit_codes import DONE, ERROR, FOUND
-from kquota_spark.cli.options import TIME_FORMS, Since, bucket_text, counted, lines, time_argument
+from kquota_spark.cli.options import TIME_FORMS, Since, bucket_text, lines, time_argument
 from kquota_spark.cli.own_options import option, switch
 from kquota_spark.cli.question import Asked, Found, Question
 from kquota_spark.cli.text.render import Colour, Row, Shown
@@ -17,6 +17,7 @@ from kquota_spark.config.owners_file import load_owners, owners_of
 from kquota_spark.errors import UserError
 from kquota_spark.formats.text.person_units import (
     clock_time,
+    counted,
     or_dash,
     person_ms,
     person_percent,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kquota_spark.cli.options import counted
 from kquota_spark.cli.text.page import Page, Tone
 from kquota_spark.formats.text.escape import terminal_text
+from kquota_spark.formats.text.person_units import counted
 
 if TYPE_CHECKING:
     from kquota_spark.evidence.bundle import Proof

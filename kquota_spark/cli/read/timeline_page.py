@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kquota_spark.cli.near_names import who_text
-from kquota_spark.cli.options import bucket_text, counted, rule_text
+from kquota_spark.cli.options import bucket_text, rule_text
 from kquota_spark.cli.text.page import Page, Tone
 from kquota_spark.cli.text.timeline_chart import (
     ASCII,
@@ -21,6 +21,7 @@ from kquota_spark.formats.text.escape import cut, terminal_text
 from kquota_spark.formats.text.person_units import (
     broker_text,
     clock_time,
+    counted,
     person_ms,
     person_span,
     rate_text,

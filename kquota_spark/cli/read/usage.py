@@ -6,10 +6,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from kquota_spark.cli.filters import Conditions, add_period, client_conditions
-from kquota_spark.cli.options import Since, counted, footer_text, limited, more_text, with_source
+from kquota_spark.cli.options import Since, footer_text, limited, more_text, with_source
 from kquota_spark.cli.question import Asked, Flag, Found, Question, column, moment
 from kquota_spark.cli.text.render import Row, Shown
-from kquota_spark.formats.text.person_units import amount_text, iso_time, or_dash, person_name, person_span
+from kquota_spark.formats.text.person_units import (
+    amount_text,
+    counted,
+    iso_time,
+    or_dash,
+    person_name,
+    person_span,
+)
 from kquota_spark.reports.clients.client_usage import SECOND, by_second_sql, last_day_ms, span_of, totals_sql
 from kquota_spark.schema.tables import USAGE
 from kquota_spark.store.reading import utc_text

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from statistics import median
 
 from kquota_spark.cli.answers import attributes
-from kquota_spark.cli.options import TIME_FORMS, PeriodOptions, counted, lines
+from kquota_spark.cli.options import TIME_FORMS, PeriodOptions, lines
 from kquota_spark.cli.question import Asked, Found, Question, column, moment
 from kquota_spark.cli.text.render import Colour, Row, Shown
 from kquota_spark.formats.text.escape import entity_text
-from kquota_spark.formats.text.person_units import or_dash, person_ms, person_span, quota_text
+from kquota_spark.formats.text.person_units import counted, or_dash, person_ms, person_span, quota_text
 from kquota_spark.model.quotas.quota_types import QuotaKey
 
 COMMANDS = {

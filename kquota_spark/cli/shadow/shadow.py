@@ -5,17 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from kquota_spark.cli.answers import DAY_MS, attributes, bucket_values, last_day, of_one_cluster, period_of
-from kquota_spark.cli.options import LAST_DAY, bucket_text, counted, more_of, only
+from kquota_spark.cli.options import LAST_DAY, bucket_text, more_of, only
 from kquota_spark.cli.question import Asked, Found, Question, column
 from kquota_spark.cli.text.render import Colour, Report, Row, Shown
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
-from kquota_spark.formats.text.person_units import (
-    iso_time,
-    person_count,
-    person_ms,
-    rate_text,
-)
+from kquota_spark.formats.text.person_units import counted, iso_time, person_count, person_ms, rate_text
 from kquota_spark.reports.impact.shadow_effect import Effect, ShadowBucket, ShadowEffect, shadow_effect
 from kquota_spark.reports.scope.period import Period
 from kquota_spark.reports.scope.shared_rows import BucketName

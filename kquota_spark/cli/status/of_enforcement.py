@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kquota_spark.cli.enforce.freeze import frozen_text, reading_text
-from kquota_spark.cli.options import SettingsPlace, counted
+from kquota_spark.cli.options import SettingsPlace
 from kquota_spark.cli.status.part import Part, State, command_text
 from kquota_spark.config.rules import Duration
 from kquota_spark.config.settings import Settings
@@ -19,6 +19,7 @@ from kquota_spark.enforce.ports import Holder
 from kquota_spark.enforcement.edges.freeze_switch import FreezeSwitch
 from kquota_spark.enforcement.policies import load_policies
 from kquota_spark.errors import UserError
+from kquota_spark.formats.text.person_units import counted
 
 ANSWER_S = 2.0
 """Maximum wait for the cluster's answer, s."""

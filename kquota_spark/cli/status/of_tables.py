@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from kquota_spark.checkpoints.driver_lock import driver_pid
-from kquota_spark.cli.options import SettingsPlace, counted, percent_text
+from kquota_spark.cli.options import SettingsPlace, percent_text
 from kquota_spark.cli.status.of_job import Arrived, job_part, running_query
 from kquota_spark.cli.status.part import Part, State, audit_text, command_text, part_of
 from kquota_spark.config.settings import Settings
 from kquota_spark.doctor.checks import jmx_checks, lag_checks, source_checks
 from kquota_spark.doctor.shadow_checks import shadow_checks
 from kquota_spark.errors import UserError
+from kquota_spark.formats.text.person_units import counted
 from kquota_spark.model.quotas.rules import END_MS
 from kquota_spark.process.check import Check, ok, warn
 from kquota_spark.reports.agreement.agreement import LEAST_PERCENT, percent, total

@@ -13,7 +13,6 @@ from kquota_spark.cli.options import (
     add_bucket_options,
     add_output_options,
     add_settings_options,
-    counted,
     length_argument,
     limit_of,
     settings_of,
@@ -26,7 +25,7 @@ from kquota_spark.cli.top.lines import ASCII_BARS, BARS, table_columns
 from kquota_spark.cli.top.page import View
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
-from kquota_spark.formats.text.person_units import iso_time
+from kquota_spark.formats.text.person_units import counted, iso_time
 from kquota_spark.process.clock import now_ms
 from kquota_spark.reports.timeline.top_buckets import COLUMNS, LIMIT_PERCENT, NEAR_PERCENT, SortBy
 from kquota_spark.store.reading import utc_text

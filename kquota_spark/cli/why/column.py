@@ -8,8 +8,9 @@ from kquota_spark.cli.options import lines
 from kquota_spark.cli.question import Asked, Found
 from kquota_spark.cli.text.render import Row, Shown
 from kquota_spark.reports.scope.shared_rows import BucketName
+from kquota_spark.reports.why.answers import Reasons
 from kquota_spark.reports.why.of_scope import WITHIN, left_out_text
-from kquota_spark.reports.why.reasons import OfCluster, Reasons, reasons_of_clusters
+from kquota_spark.reports.why.reasons import OfCluster, reasons_of_clusters
 from kquota_spark.reports.why.recorded import Wanted
 from kquota_spark.reports.why.rows import cause_rows
 from kquota_spark.reports.why.sentences import main_sentence, short_text

@@ -25,7 +25,7 @@ from kquota_spark.store.reading import utc_text
 
 if TYPE_CHECKING:
     from kquota_spark.cli.why.page import Answer
-    from kquota_spark.reports.why.reasons import Reasons
+    from kquota_spark.reports.why.answers import Reasons
 
 COMMANDS = {
     "why": (
@@ -131,7 +131,7 @@ def _chosen(asked: Asked) -> tuple[list[dict[str, Any]], bool]:
 def _answers(asked: Asked, chosen: Sequence[dict[str, Any]]) -> Iterator[Answer]:
     from kquota_spark.cli.why.page import Answer
     from kquota_spark.reports.scope.shared_rows import BucketName
-    from kquota_spark.reports.why.reasons import ALL, reasons_of_clusters
+    from kquota_spark.reports.why.reasons import ALL, UseOfKept, reasons_of_clusters
     from kquota_spark.reports.why.recorded import Wanted
 
     wanted = [
@@ -145,7 +145,9 @@ def _answers(asked: Asked, chosen: Sequence[dict[str, Any]]) -> Iterator[Answer]
         )
         for row in chosen
     ]
-    found, _ = reasons_of_clusters(asked.settings, wanted, ALL._replace(reads_lines=True))
+    found, _ = reasons_of_clusters(
+        asked.settings, wanted, ALL._replace(reads_lines=True, kept=UseOfKept.LAST)
+    )
     for row, one in zip(chosen, wanted, strict=True):
         if one in found:
             yield Answer(row["cluster_id"], row["episode_id"], found[one])

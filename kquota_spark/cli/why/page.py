@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from kquota_spark.cli.options import counted
 from kquota_spark.cli.text.page import Page, Tone
 from kquota_spark.cli.text.waterfall import Step, waterfall
 from kquota_spark.formats.text.escape import cut, terminal_text, width
 from kquota_spark.formats.text.person_units import (
     bucket_text,
     clock_time,
+    counted,
     person_ms,
     person_span,
     rate_text,
@@ -23,7 +23,7 @@ from kquota_spark.store.reading import utc_text
 
 if TYPE_CHECKING:
     from kquota_spark.model.attribution.counterfactuals import Client
-    from kquota_spark.reports.why.reasons import Reasons
+    from kquota_spark.reports.why.answers import Reasons
 
 _MOST_CLIENTS = 8
 _NAME_COLUMNS = 28

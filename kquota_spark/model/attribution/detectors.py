@@ -59,6 +59,10 @@ LEAST_SHARE_PERCENT = 5
 """Least share of the amount from which on a client counts as one that shares a bucket, percent."""
 
 
+UNDECIDED = "burst_known_ms"
+"""The fact of growth that may still be a burst: when that is known, epoch ms."""
+
+
 class Cause(Enum):
     """Why a bucket was throttled."""
 
@@ -178,6 +182,8 @@ def growth(observed: Observed, _: Case) -> Evidence | None:
         "compared_with": baseline.kind.value,
         "since_ms": observed.onset_ms,
     }
+    if observed.burst_known_ms is not None:
+        facts = {**facts, UNDECIDED: observed.burst_known_ms}
     return Evidence(facts, partial(scaled, factors=factors, kept=observed.apart))
 
 

@@ -38,6 +38,8 @@ KNOWN_BEFORE_MS = 600_000
 """Least time that the tables contain before a client is first seen, ms: else everyone is new."""
 REQUEST_TIMEOUT_MS = 30_000
 """Default request.timeout.ms of clients: a retry comes within this time of the request, ms."""
+OPEN_PERCENT = 10
+"""Least share of the delay in what may still be a burst, from which on growth is not certain, percent."""
 LEAST_FREE = 0.05
 """Least share of a time that counts as not throttled."""
 _LEAST_CORE_MS = 10_000
@@ -176,6 +178,21 @@ class Observed:
     @cached_property
     def bursts(self) -> Mapping[int, frozenset[int]]:
         """The orders of the requests of each burst, by the time of its beginning."""
+        found = self._possible_bursts.items()
+        return {begin_ms: orders for begin_ms, orders in found if _known_ms(begin_ms) <= self.tables_to_ms}
+
+    @cached_property
+    def burst_known_ms(self) -> int | None:
+        """When it is known whether the delay is of a burst; None if that is known, or if the burst has little of it."""
+        still = [each for each in self._possible_bursts if _known_ms(each) > self.tables_to_ms]
+        orders = frozenset[int]().union(*(self._possible_bursts[each] for each in still))
+        delay_ms = sum(throttle_ms for request, throttle_ms in self.throttles if request.order in orders)
+        is_much = still and 100 * delay_ms >= OPEN_PERCENT * self.delay_ms
+        return _known_ms(max(still)) if is_much else None
+
+    @cached_property
+    def _possible_bursts(self) -> Mapping[int, frozenset[int]]:
+        """The bursts, and what is one so far where the tables end before its minute does."""
         throttles = {request.order: throttle_ms for request, throttle_ms in self.throttles}
         found: dict[int, frozenset[int]] = {}
         of_brokers: dict[int, list[Request]] = defaultdict(list)
@@ -190,16 +207,14 @@ class Observed:
         return found
 
     def _is_burst(self, begin_ms: int, burst: Sequence[Request], throttles: Mapping[int, int]) -> bool:
-        """Whether requests after a pause are soon throttled, and would fit under the limit in a longer time.
-
-        It is unknown, and no burst, if the tables end before that time does.
-        """
+        """Whether requests after a pause are soon throttled, and would fit under the limit in a longer time."""
         times_ms = [each.time_ms for each in burst if each.order in throttles]
-        end_ms = begin_ms + 1_000 * BURST_S
-        if not times_ms or times_ms[0] - begin_ms > FIRST_THROTTLE_MS or end_ms > self.tables_to_ms:
+        if not times_ms or times_ms[0] - begin_ms > FIRST_THROTTLE_MS:
             return False
         broker_id = burst[0].broker_id
-        later = [each for each in self.later if each.broker_id == broker_id and each.time_ms < end_ms]
+        later = [
+            each for each in self.later if each.broker_id == broker_id and each.time_ms < _known_ms(begin_ms)
+        ]
         limit = [each.limit_per_s for each in self.case.limits if each.from_ms <= begin_ms][-1]
         unit = US_PER_PERCENT if self.replay.is_thread_time else 1
         return limit is not None and charged(burst) + charged(later) <= BURST_SHARE * limit * unit * BURST_S
@@ -253,6 +268,11 @@ class Observed:
             for begin_ms in self.bursts
         )
         return max(end_ms - first_ms - in_bursts, _LEAST_CORE_MS)
+
+
+def _known_ms(begin_ms: int) -> int:
+    """When a burst that begins at a time is known to be one (epoch ms)."""
+    return begin_ms + 1_000 * BURST_S
 
 
 def _after_idle(

@@ -36,7 +36,7 @@ from kquota_spark.reports.advice.tenant_advice import tenant_advice
 from kquota_spark.reports.advice.throttle_causes import Uses
 from kquota_spark.reports.scope.report_scope import BUCKET, Scope
 from kquota_spark.reports.scope.shared_rows import BucketName, Change, Recommendation, ThrottledBucket
-from kquota_spark.reports.why.reasons import Reasons
+from kquota_spark.reports.why.answers import Reasons
 
 MEANT_TO_COVER_PERCENT = 80.0
 BANDWIDTH_VALUES = {

@@ -44,7 +44,7 @@ from kquota_spark.reports.scope.shared_rows import (
     Recommendation,
     ThrottledBucket,
 )
-from kquota_spark.reports.why.reasons import Reasons
+from kquota_spark.reports.why.answers import Reasons
 
 THROTTLED_PERCENT = 20.0
 """Percent of the seconds with traffic on one broker up to which throttling is normal: the limit does its work."""

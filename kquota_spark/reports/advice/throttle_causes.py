@@ -16,7 +16,7 @@ from kquota_spark.model.quotas.quota_types import CONNECTION, QuotaKey, QuotaTyp
 from kquota_spark.reports.scope.broker_buckets import amount_per_rate
 from kquota_spark.reports.scope.report_scope import BUCKET, Scope, bucket_of
 from kquota_spark.reports.scope.shared_rows import MOST_CLIENTS, BucketName, Change, ThrottledBucket
-from kquota_spark.reports.why.reasons import Reasons
+from kquota_spark.reports.why.answers import Reasons
 from kquota_spark.reports.why.sentences import main_sentence, short_text
 
 LEAST_SECONDS = 60

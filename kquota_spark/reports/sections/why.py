@@ -21,8 +21,8 @@ from kquota_spark.reports.parts.report_section import BUCKET_COLUMNS, CsvFile, R
 from kquota_spark.reports.scope.report_scope import Scope
 from kquota_spark.reports.scope.shared_rows import BucketName
 from kquota_spark.reports.sections.throttled import throttled_buckets
+from kquota_spark.reports.why.answers import Reasons
 from kquota_spark.reports.why.of_scope import WhyThrottled, reasons_of, reasons_of_shared
-from kquota_spark.reports.why.reasons import Reasons
 from kquota_spark.reports.why.sentences import (
     CURES,
     TITLES,

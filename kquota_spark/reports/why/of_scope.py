@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from kquota_spark.errors import UserError
 from kquota_spark.model.attribution.causes import LEAST_DELAY_MS
 from kquota_spark.reports.scope.report_scope import Scope
 from kquota_spark.reports.scope.shared_rows import BucketName, ThrottledBucket
-from kquota_spark.reports.why.reasons import Bounds, Reasons, is_covered, reasons
+from kquota_spark.reports.why.answers import Reasons
+from kquota_spark.reports.why.reasons import Bounds, UseOfKept, is_covered, reasons
 from kquota_spark.reports.why.recorded import Wanted
-from kquota_spark.reports.why.request_counts import request_counts
+from kquota_spark.reports.why.request_counts import RequestCount, request_counts
 from kquota_spark.schema.harm import EPISODE_DELAY_MS, EPISODE_END
 
 MOST_BUCKETS = 20
@@ -71,8 +72,8 @@ def reasons_of(scope: Scope, throttled: Sequence[ThrottledBucket], bounds: Bound
         if one.delay_ms >= LEAST_DELAY_MS and not one.shared_with and is_covered(one.bucket)
     ]
     try:
-        wanted = list(_periods(scope, chosen[:MOST_BUCKETS]))
-        explained = reasons(scope.settings, wanted, bounds)
+        wanted, counted = _periods(scope, chosen[:MOST_BUCKETS], bounds.of_bucket)
+        explained = reasons(scope.settings, wanted, bounds, counted)
     except UserError:
         return WhyThrottled({})
     left_out = len(chosen[MOST_BUCKETS:]) + len(explained.left_out) if explained.found else 0
@@ -93,17 +94,22 @@ def reasons_of_shared(scope: Scope, throttled: Sequence[ThrottledBucket]) -> lis
     ]
     wanted = [Wanted(bucket, scope.covered.from_ms, scope.covered.to_ms) for bucket in shared[:MOST_BUCKETS]]
     try:
-        return list(reasons(scope.settings, wanted, WITHIN).found.values())
+        return list(reasons(scope.settings, wanted, WITHIN._replace(kept=UseOfKept.NEVER)).found.values())
     except UserError:
         return []
 
 
-def _periods(scope: Scope, buckets: Sequence[BucketName]) -> Iterator[Wanted]:
-    """The period of the report for each bucket, or for a busy one that of its worst violation in it."""
+def _periods(
+    scope: Scope, buckets: Sequence[BucketName], most: int
+) -> tuple[list[Wanted], dict[Wanted, RequestCount]]:
+    """The period of the report for each bucket, or for a busy one that of its worst violation in it.
+
+    The second value has the requests of those that are not busy.
+    """
     whole = [Wanted(bucket, scope.covered.from_ms, scope.covered.to_ms) for bucket in buckets]
-    counts = request_counts(scope.tables, scope.cluster_id, whole, WITHIN.of_bucket)
-    for one, count in zip(whole, counts, strict=True):
-        yield one if count.end_ms is None else _worst(scope, one)
+    counts = dict(zip(whole, request_counts(scope.tables, scope.cluster_id, whole, most), strict=True))
+    counted = {one: count for one, count in counts.items() if count.end_ms is None}
+    return [one if one in counted else _worst(scope, one) for one in whole], counted
 
 
 def _worst(scope: Scope, whole: Wanted) -> Wanted:

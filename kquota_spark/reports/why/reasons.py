@@ -3,22 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from enum import Enum
+from types import MappingProxyType
 from typing import NamedTuple
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.model.attribution.causes import Attribution, attribute
+from kquota_spark.model.attribution.causes import attribute
 from kquota_spark.model.attribution.observed import Observed
-from kquota_spark.model.attribution.sharing import Fairness, Sharing, fairness, who_slowed_whom
+from kquota_spark.model.attribution.sharing import fairness, who_slowed_whom
 from kquota_spark.reports.scope.shared_rows import BucketName
+from kquota_spark.reports.why.answers import Reasons
 from kquota_spark.reports.why.before import Before
+from kquota_spark.reports.why.kept import kept_reasons
 from kquota_spark.reports.why.positions import positions_of_topic
 from kquota_spark.reports.why.recorded import COVERED, Recorded, Wanted, limit_at, recorded
-from kquota_spark.reports.why.request_counts import request_counts
+from kquota_spark.reports.why.request_counts import RequestCount, request_counts
 from kquota_spark.store.reading import Tables
 
 MOST_REQUESTS = 200_000
 """Maximum number of requests of one bucket for which causes are searched: a few seconds for three causes."""
+
+
+class UseOfKept(Enum):
+    """What the kept causes of closed violations are used for."""
+
+    FIRST = "first"
+    """They are the answer, and nothing is replayed for it."""
+    LAST = "last"
+    """They are the answer if the requests are gone."""
+    NEVER = "never"
 
 
 class Bounds(NamedTuple):
@@ -37,32 +50,14 @@ class Bounds(NamedTuple):
     """Whether only shared buckets without a named cause get `Reasons.sharing`: sentences need it for no other."""
     reads_lines: bool = False
     """Whether the lines of fetches are read from the log topic again, which takes seconds."""
+    kept: UseOfKept = UseOfKept.FIRST
 
 
+_NOT_COUNTED: Mapping[Wanted, RequestCount] = MappingProxyType({})
 OfCluster = tuple[str, Wanted]
 """A cluster id, and a bucket of that cluster with a period."""
 ALL = Bounds()
 """All buckets and their clients, each up to `MOST_REQUESTS`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reasons:
-    """One bucket in one period; times are epoch ms."""
-
-    bucket: BucketName
-    from_ms: int
-    to_ms: int
-    limit_per_s: float | None
-    """The limit at the end of the period, on each broker."""
-    delay_ms: int
-    """Total delay by brokers."""
-    attribution: Attribution
-    clients: int = 1
-    """Number of clients that sent its requests."""
-    sharing: Sharing | None = None
-    """None for a bucket with one client, and beyond `Bounds.of_sharing`."""
-    fairness: tuple[Fairness, ...] = ()
-    """One row per hour of a shared bucket."""
 
 
 class Explained(NamedTuple):
@@ -79,7 +74,12 @@ def is_covered(bucket: BucketName) -> bool:
     return bucket.quota_type in COVERED and not bucket.tags
 
 
-def reasons(settings: Settings, wanted: Sequence[Wanted], bounds: Bounds = ALL) -> Explained:
+def reasons(
+    settings: Settings,
+    wanted: Sequence[Wanted],
+    bounds: Bounds = ALL,
+    counted: Mapping[Wanted, RequestCount] = _NOT_COUNTED,
+) -> Explained:
     """Why buckets were throttled; those without recorded requests are left out.
 
     Each answer depends only on its bucket and its period. If several of `wanted` are the same, it is made once.
@@ -88,6 +88,7 @@ def reasons(settings: Settings, wanted: Sequence[Wanted], bounds: Bounds = ALL) 
         settings: where the tables are, and the cluster.
         wanted: buckets and periods, the most important first; those of other quota types have no answer.
         bounds: how much is replayed.
+        counted: the requests of those that are counted already, with the same maximum of a bucket.
 
     Raises:
         UserError: a table is missing or cannot be read.
@@ -96,16 +97,35 @@ def reasons(settings: Settings, wanted: Sequence[Wanted], bounds: Bounds = ALL) 
     if not chosen or settings.quotas.callback:
         return Explained({})
     with Tables(settings) as tables:
-        tables.open("usage")
-        cut, left_out = _within(settings, tables, chosen, bounds)
-        before = Before(settings, tables)
-        found: dict[Wanted, Reasons] = {}
-        left = bounds.of_sharing
-        for one, of_one in recorded(settings, list(dict.fromkeys(cut.values()))).items():
-            positions = positions_of_topic(settings, tables, one) if bounds.reads_lines else {}
-            found[one] = _reasons(one, of_one, before.observed(one, of_one, positions), bounds, left)
-            if left is not None and (sharing := found[one].sharing) is not None:
-                left -= sharing.measured
+        kept = {} if bounds.kept is UseOfKept.NEVER else kept_reasons(tables, settings.cluster_id, chosen)
+        if bounds.kept is UseOfKept.FIRST:
+            chosen = [one for one in chosen if one not in kept]
+        if kept and (not chosen or tables.location("usage") is None):
+            return Explained(kept)
+        replayed = _replayed(settings, tables, chosen, bounds, counted)
+        return replayed._replace(found={**kept, **replayed.found})
+
+
+def _replayed(
+    settings: Settings,
+    tables: Tables,
+    chosen: Sequence[Wanted],
+    bounds: Bounds,
+    counted: Mapping[Wanted, RequestCount],
+) -> Explained:
+    tables.open("usage")
+    new = [one for one in chosen if one not in counted]
+    counts = request_counts(tables, settings.cluster_id, new, bounds.of_bucket)
+    found_counts = {**counted, **dict(zip(new, counts, strict=True))}
+    cut, left_out = _within([(one, found_counts[one]) for one in chosen], bounds)
+    before = Before(settings, tables)
+    found: dict[Wanted, Reasons] = {}
+    left = bounds.of_sharing
+    for one, of_one in recorded(settings, list(dict.fromkeys(cut.values()))).items():
+        positions = positions_of_topic(settings, tables, one) if bounds.reads_lines else {}
+        found[one] = _reasons(one, of_one, before.observed(one, of_one, positions), bounds, left)
+        if left is not None and (sharing := found[one].sharing) is not None:
+            left -= sharing.measured
     return Explained({asked: found[one] for asked, one in cut.items() if one in found}, left_out)
 
 
@@ -133,7 +153,7 @@ def reasons_of_clusters(
 
 
 def _within(
-    settings: Settings, tables: Tables, chosen: Sequence[Wanted], bounds: Bounds
+    chosen: Sequence[tuple[Wanted, RequestCount]], bounds: Bounds
 ) -> tuple[dict[Wanted, Wanted], tuple[Wanted, ...]]:
     """What to replay for each of the first buckets, and the buckets that the bounds leave out.
 
@@ -142,8 +162,7 @@ def _within(
     cut: dict[Wanted, Wanted] = {}
     left_out = []
     left = bounds.of_all
-    counts = request_counts(tables, settings.cluster_id, chosen, bounds.of_bucket)
-    for one, (end_ms, requests) in zip(chosen, counts, strict=True):
+    for one, (end_ms, requests) in chosen:
         if left is not None and cut and requests > left:
             left_out.append(one)
             continue

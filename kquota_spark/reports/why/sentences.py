@@ -17,9 +17,9 @@ from kquota_spark.formats.text.person_units import (
     rate_text,
 )
 from kquota_spark.model.attribution.causes import Part
-from kquota_spark.model.attribution.detectors import Cause, Facts
+from kquota_spark.model.attribution.detectors import UNDECIDED, Cause, Fact, Facts
 from kquota_spark.model.attribution.sharing import OTHERS
-from kquota_spark.reports.why.reasons import Reasons
+from kquota_spark.reports.why.answers import Reasons
 
 TITLES = {
     Cause.LIMIT_CUT: "limit cut",
@@ -159,6 +159,8 @@ def _is_first_limit(part: Part) -> bool:
 
 def title_of(part: Part) -> str:
     """The name of a cause in a few words."""
+    if part.is_undecided:
+        return f"burst or {TITLES[part.cause]}"
     return "limit set" if _is_first_limit(part) else TITLES[part.cause]
 
 
@@ -166,6 +168,8 @@ def cure_of(part: Part) -> str:
     """What usually removes a cause."""
     if _is_first_limit(part):
         return "raise the limit or remove it, if it was not meant"
+    if part.is_undecided:
+        return "ask again when it is known: a burst has another cure than growth"
     return CURES[part.cause]
 
 
@@ -182,7 +186,13 @@ def evidence_text(part: Part, quota_type: str) -> str:
         part: the cause.
         quota_type: of the bucket.
     """
-    return _WORDS[part.cause](part.facts, quota_type)
+    text = _WORDS[part.cause](part.facts, quota_type)
+    return f"{text}; a burst or growth{_known_text(part.facts[UNDECIDED])}" if part.is_undecided else text
+
+
+def _known_text(known_ms: Fact) -> str:
+    """`, known at 11-21 20:05:16`."""
+    return f", known at {_time(int(known_ms or 0))}"
 
 
 def share_text(part: Part, delay_ms: int) -> str:
@@ -201,14 +211,25 @@ def main_sentence(found: Reasons, *, with_names: bool = True) -> str:
     if attribution.main is None:
         return ""
     if not attribution.named:
-        return f"steady at the limit: no change explains the delay{_shared_by(found, with_names=with_names)}"
+        shared = _shared_by(found, with_names=with_names)
+        if attribution.burst_known_ms is not None:
+            return (
+                f"a burst after idle or steady at the limit{_known_text(attribution.burst_known_ms)}{shared}"
+            )
+        return f"steady at the limit: no change explains the delay{shared}"
     first = attribution.named[0]
     is_plain = with_names or "user" not in first.facts
-    evidence = evidence_text(first, found.bucket.quota_type) if is_plain else title_of(first)
+    evidence = evidence_text(first, found.bucket.quota_type) if is_plain else _title_until(first)
     text = f"{share_text(first, attribution.delay_ms)}: {evidence}"
     more = attribution.named[1:]
     others = ", ".join(f"{title_of(part)} {part.share_percent:.0f} %" for part in more)
     return f"{text} (then {others})" if more else text
+
+
+def _title_until(part: Part) -> str:
+    """The name of a cause, with the time at which it is known if it may still be a burst."""
+    title = title_of(part)
+    return f"{title}{_known_text(part.facts[UNDECIDED])}" if part.is_undecided else title
 
 
 def _shared_by(found: Reasons, *, with_names: bool) -> str:
@@ -229,6 +250,7 @@ def short_text(found: Reasons) -> str:
     if attribution.main is None:
         return ""
     if not attribution.named:
-        return f"{TITLES[Cause.STEADY]}, shared" if found.clients > 1 else TITLES[Cause.STEADY]
+        title = TITLES[Cause.STEADY] if attribution.burst_known_ms is None else "burst or steady"
+        return f"{title}, shared" if found.clients > 1 else title
     first = attribution.named[0]
     return f"{title_of(first)} {first.share_percent:.0f} %"

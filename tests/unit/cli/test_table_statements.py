@@ -45,6 +45,6 @@ def test_an_unknown_table_lists_the_names(capsys: pytest.CaptureFixture[str]) ->
         main(["tables", "nosuch"])
     assert capsys.readouterr().err.splitlines()[0] == (
         "kquota tables: unknown value of NAME 'nosuch', expected one of requests, usage, decisions, "
-        "shadow_decisions, violations, jmx_samples, quota_changes, quota_rules, partition_leaders, log_gaps, "
+        "shadow_decisions, violations, causes, jmx_samples, quota_changes, quota_rules, partition_leaders, log_gaps, "
         "agreement, edit_impact, budget_days, broker_configs, enforcement_log"
     )

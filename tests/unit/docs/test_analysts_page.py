@@ -22,11 +22,13 @@ from kquota_spark.reports.budgets.day_roll_up import BudgetRollUp
 from kquota_spark.reports.budgets.grouping import by_owner
 from kquota_spark.reports.budgets.owned_budgets import budgets_at, newest_ms
 from kquota_spark.store.reading import Tables
+from kquota_spark.reports.why.keeping import KeptCauses
 from kquota_spark.store.storage import delta_table
 from tests.support.logs.captures import ALL
 from tests.support.places import DATA, ROOT
 from tests.support.tables.capture_tables import write_capture
 from tests.support.tables.capture_violations import write_violations
+from tests.support.tables.table_rows import DAY
 
 PAGE = (ROOT / "kquota_spark/docs/analysts.md").read_text(encoding="utf-8")
 LEVELS = ALL[0]
@@ -49,6 +51,7 @@ COLUMNS = {
            "new_connection_within"),
     "11": ("entity", "quota_type", "limit_per_s", "seconds_in_use", "peak_percent"),
     "12": ("broker_id", "bucket_client_id", "user", "bytes"),
+    "13": ("bucket_user", "bucket_client_id", "quota_type", "cause", "violations", "delay_ms", "mean_confidence"),
     "in force": ("entity", "producer_byte_rate", "consumer_byte_rate", "valid_from"),
 }  # fmt: skip
 
@@ -69,6 +72,7 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any]:
     root = tmp_path_factory.mktemp("page")
     settings = write_capture(root / ".kquota/demo/tables", LEVELS)
     write_violations(settings)
+    assert KeptCauses()(settings, DAY)
     names: dict[str, Any] = {}
     printed = io.StringIO()
     with contextlib.chdir(root), contextlib.redirect_stdout(printed):
@@ -108,8 +112,8 @@ def _requests() -> Iterator[tuple[int, Request]]:
                     yield broker_id, request
 
 
-def test_there_are_twelve_questions_and_each_has_a_query() -> None:
-    assert [*queries()] == [str(number) for number in range(1, 13)] + ["in force"]
+def test_there_are_thirteen_questions_and_each_has_a_query() -> None:
+    assert [*queries()] == [str(number) for number in range(1, 14)] + ["in force"]
     assert {*COLUMNS} == {*queries()}
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.model.attribution.detectors import Cause
+from kquota_spark.model.measure.points import Point, PointKind
 from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.notify.causes import with_causes
 from kquota_spark.notify.formats.text import sentence
@@ -17,6 +18,8 @@ from tests.support.attribution.labelled import CAUSES
 from tests.support.attribution.simulated import FROM_MS, TO_MS
 from tests.support.attribution.tables import write_recording
 from tests.support.chance import Chance
+from tests.support.reports.gathered_report import rule
+from tests.support.tables.table_rows import T0_MS, decision, usage, write_table
 
 FACTS: dict[str, Fact] = {
     "broker_id": 1, "quota_type": "produce", "user": "", "client_id": "app", "tags": None, "rule": "clients/app",
@@ -65,3 +68,34 @@ def test_at_most_five_events_of_one_read_are_explained(settings: Settings) -> No
     news = [(replace(ENDED, event_id=f"{ENDED.event_id}/{number}"), ["ops"]) for number in range(7)]
     found = with_causes(settings, news, TO_MS)
     assert ["why" in event.facts for event, _ in found] == [True] * 5 + [False] * 2
+
+
+def test_a_violation_that_may_be_a_burst_is_not_sent_as_growth(tmp_path: Path) -> None:
+    """alice had 10 kB/s, then 2 MB in 2 s. Her limit of 100 kB/s lets them through within a minute."""
+    names = {"user": "alice", "client_id": "app"}
+    calm = [usage(second, **names, amount=600_000, points=[]) for second in range(-720, 0, 60)]
+    points = [
+        Point(T0_MS + 100 * order, T0_MS + 100 * order + 1, order, order, 99_900 + order, 0, int(PointKind.PRODUCE))
+        for order in range(20)
+    ]  # fmt: skip
+    burst = [
+        usage(second, **names, amount=sum(each.amount for each in part), points=[each._asdict() for each in part])
+        for second, part in enumerate((points[:10], points[10:]))
+    ]  # fmt: skip
+    write_table(tmp_path, "usage", *calm, *burst)
+    write_table(tmp_path, "decisions", decision(0, model_variant="3.8+/11x1000ms"))
+    limit = rule(Entity(client_id="app"), since_s=-86_400, producer_byte_rate=100_000.0)
+    write_table(tmp_path, "quota_rules", limit)
+    settings = Settings(cluster_id="demo", tables=str(tmp_path))
+    begun = replace(BEGUN, since_ms=T0_MS, at_ms=T0_MS)
+
+    def why() -> Fact:
+        [(event, _)] = with_causes(settings, [(begun, ["ops"])], T0_MS + 2_000)
+        return event.facts["why"]
+
+    assert why() == "100 % of the delay: burst or growth, known at 11-21 05:41:00"
+    # A minute later the tables show that nothing more came.
+    write_table(tmp_path, "usage", usage(59, user="bob", client_id="other", points=[]))
+    assert why() == (
+        "100 % of the delay: a burst after a pause, 2.0 MB at 11-21 05:40:00; the limit lets it through within 60 s"
+    )

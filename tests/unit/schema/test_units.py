@@ -32,8 +32,8 @@ def test_every_time_of_the_tables_and_nothing_else_is_a_time() -> None:
     assert wrong == []
 
 
-def test_only_quotas_and_what_jmx_reports_are_fractions_without_a_unit() -> None:
-    """Their unit is that of a key of Kafka, or of a bean."""
+def test_only_quotas_what_jmx_reports_and_a_confidence_are_fractions_without_a_unit() -> None:
+    """Their unit is that of a key of Kafka, or of a bean; a confidence is from 0 to 1."""
     names = {
         one.name
         for table in TABLES
@@ -43,7 +43,7 @@ def test_only_quotas_and_what_jmx_reports_are_fractions_without_a_unit() -> None
     assert names == {
         "producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate",
         "connection_creation_rate", "value", "previous_value", "value_before", "value_after",
-        "byte_rate", "mutation_rate", "connection_rate", "tokens",
+        "byte_rate", "mutation_rate", "connection_rate", "tokens", "confidence",
     }  # fmt: skip
 
 

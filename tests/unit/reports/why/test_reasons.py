@@ -15,9 +15,11 @@ from kquota_spark.model.attribution.observed import BaselineKind
 from kquota_spark.model.attribution.sharing import who_slowed_whom
 from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.reports.scope.shared_rows import BucketName
+from kquota_spark.reports.why.answers import Reasons
 from kquota_spark.reports.why.before import Before
-from kquota_spark.reports.why.reasons import Bounds, Reasons, reasons
+from kquota_spark.reports.why.reasons import Bounds, reasons
 from kquota_spark.reports.why.recorded import Wanted, recorded
+from kquota_spark.reports.why.request_counts import RequestCount
 from kquota_spark.reports.why.sentences import cure_of, main_sentence, short_text, title_of
 from kquota_spark.store.reading import Tables
 from tests.support.attribution.labelled import CAUSES
@@ -160,6 +162,16 @@ def test_buckets_beyond_the_requests_of_all_are_left_out_and_the_first_never_is(
     assert within(whole) == ([SECOND, FIRST], ())
     assert within(whole - 1) == ([SECOND], (FIRST,))
     assert within(0) == ([SECOND], (FIRST,))
+
+
+def test_buckets_that_are_counted_already_are_not_counted_again(tmp_path: Path) -> None:
+    write_recording(tmp_path, CAUSES[Cause.STEADY](Chance(4)), Entity(client_id="app"))
+    settings = Settings(cluster_id="demo", tables=str(tmp_path))
+    # The given count is wrong on purpose: only a second count would find that both are within the bound.
+    counted = {FIRST: RequestCount(None, 1_000_000)}
+    explained = reasons(settings, [SECOND, FIRST], Bounds(of_all=999_999), counted)
+    assert (list(explained.found), explained.left_out) == ([SECOND], (FIRST,))
+    assert reasons(settings, [SECOND, FIRST], Bounds(of_all=999_999)).left_out == ()
 
 
 def test_without_sharing_a_shared_bucket_has_its_causes_and_its_number_of_clients(tmp_path: Path) -> None:
