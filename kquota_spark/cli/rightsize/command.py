@@ -23,7 +23,7 @@ from kquota_spark.enforce.guard_settings import GuardSettings
 from kquota_spark.formats.text.person_units import iso_time, or_dash, person_percent, rate_text
 from kquota_spark.model.rightsize.demand import WINDOW_MS
 from kquota_spark.model.rightsize.target import TARGET_PERCENT
-from kquota_spark.reports.rightsize.recommended import (
+from kquota_spark.rightsize.recommended import (
     Recommendation,
     default_candidates,
     recommendations,

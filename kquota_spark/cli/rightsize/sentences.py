@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 
 from kquota_spark.model.rightsize.forecast import MOST_DAYS_AHEAD, NEAR_PERCENT, Forecast
 from kquota_spark.model.rightsize.target import LEAST_DAYS
-from kquota_spark.reports.rightsize.recommended import Recommendation
-from kquota_spark.reports.rightsize.windows import DAY_MS
+from kquota_spark.rightsize.recommended import Recommendation
+from kquota_spark.rightsize.windows import DAY_MS
 
 _SIZED_PERCENT = 10.0
 """A limit is too high if it is so much above the upper bound of the demand, percent."""
