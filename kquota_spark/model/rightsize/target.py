@@ -86,6 +86,8 @@ class RightSize(NamedTuple):
     """Age of the day that was left out, days."""
     odd_ratio: float
     """How many times as high the quantile would be with that day."""
+    days: int
+    """Length of the history, days."""
 
 
 def day_weights(days: int, left_out: int | None = None) -> list[float]:
@@ -202,6 +204,7 @@ def right_size(
         100 * _share(whole, lambda one: one.high is None or most_of(one.high) > target),
         left_out,
         odd_ratio(windows, days, left_out),
+        days,
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Right sizes of a few buckets: the same as of all, none without two weeks, and left out where reading takes too long."""
+"""Right sizes of a few buckets: the same as of all, none without two weeks, and left out if that takes too long."""
 
 from __future__ import annotations
 
