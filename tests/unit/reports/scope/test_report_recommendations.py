@@ -69,6 +69,7 @@ def test_who_is_throttled_much_is_to_be_raised_to_what_it_wanted_about(tmp_path:
             ),
             brokers=(1,),
             bucket=BucketName("produce", "alice", ""),
+            estimate="share of throttled seconds",
         )
     ]
 
