@@ -374,6 +374,7 @@
     });
     const values = [...data.lower, ...data.target, ...data.upper.filter((upper) => upper !== null), 100];
     const ends = [Math.log10(Math.min(...values)) - 0.1, Math.log10(Math.max(...values)) + 0.1];
+    const ticks = isNarrow(node) ? [0.1, 1, 10, 100, 1000, 10000] : [0.1, 1, 10, 20, 50, 100, 200, 500, 1000, 10000];
     return {
       traces: [
         bar(known, { line: { color: colour("accent"), width: 10 } }),
@@ -387,7 +388,7 @@
       layout: layout(node, 48 + 26 * data.labels.length, {
         margin: { l: labelRoom(node), r: isNarrow(node) ? 16 : 176, t: 4, b: 36 },
         yaxis: rowAxis(node, data.labels),
-        xaxis: axis({ type: "log", range: ends, tickmode: "array", tickvals: [0.1, 1, 10, 20, 50, 100, 200, 500, 1000, 10000], ticksuffix: " %" }),
+        xaxis: axis({ type: "log", range: ends, tickmode: "array", tickvals: ticks, ticktext: ticks.map((tick) => `${tick.toLocaleString("en")} %`) }),
         shapes: [{ type: "line", yref: "paper", x0: 100, x1: 100, y0: 0, y1: 1, line: { color: colour("ink"), width: 1.4 } }],
         annotations: isNarrow(node) ? [] : aside(node, data.texts).map((one) => ({ ...one, xshift: 168 })),
       }),
