@@ -41,6 +41,20 @@ _IS_WANTED = f"""{_IS_NAMED.format(column="bucket_user")}
   and ({_BUCKET}) in (select ({_BUCKET}) from rightsize_wanted)"""  # noqa: S608 - names of ours
 _IS_CLIENT = _IS_NAMED.format(column='usage."user"')
 _OF_DECISIONS = _DURING.format(table="decisions") + " and bucket_tags is null{is_wanted}"
+# Few buckets are copied in one pass over each table, because a pass over weeks takes most of the time.
+_ROWS = f"""
+create or replace temp table rightsize_rows as
+select cluster_id, source, {_KEY}, bucket_tags, second, rule, limit_per_s, amount, throttle_ms, observed_throttle_ms,
+       throttled_requests, observed_throttled_requests, observed_total_throttle_ms, users, client_ids
+from decisions where {_OF_DECISIONS}
+"""  # noqa: S608 - names of ours
+_USED = f"""
+create or replace temp table rightsize_used as
+select cluster_id, source, broker_id, quota_type, "user", client_id, second, points from usage_points as usage
+where {_DURING.format(table="usage")}{{is_client}}
+  and (broker_id, quota_type, epoch_ms(usage.second) // {WINDOW_MS}) in (
+  select (broker_id, quota_type, window_no) from rightsize_windows where is_throttled)
+"""  # noqa: S608 - names of ours
 _MUTE_END = mute_end_ms("epoch_ms(decisions.second)", LONGEST_THROTTLE_MS, "true")
 _SERVED = f"""
 create or replace temp table rightsize_served as
@@ -48,7 +62,7 @@ select {_KEY}, epoch_ms(decisions.second) // {WINDOW_MS} as window_no, sum(amoun
        max(if({IS_THROTTLED}, {_MUTE_END}, null)) as muted_until_ms,
        min(decisions.second) as first, max_by(limit_per_s, decisions.second) as limit_per_s,
        max_by(rule, decisions.second) as rule
-from decisions where {_OF_DECISIONS} group by all
+from {{decisions}} where {_OF_DECISIONS} group by all
 """  # noqa: S608 - names of ours
 _WINDOWS = f"""
 create or replace temp table rightsize_windows as
@@ -74,9 +88,9 @@ _INSIDE = f"""
 create or replace temp table rightsize_inside as
 with lists as (
   select distinct {_BUCKET}, coalesce(users, []) as users, coalesce(client_ids, []) as client_ids
-  from decisions where {_OF_DECISIONS} and ({_KEY}) in (
+  from {{decisions}} where {_OF_DECISIONS} and ({_KEY}) in (
     select ({_KEY}) from rightsize_served where muted_until_ms is not null)
-), clients as (select distinct quota_type, "user", client_id from usage
+), clients as (select distinct quota_type, "user", client_id from {{usage}}
   where {_DURING.format(table="usage")}{{is_client}})
 select distinct {_BUCKET}, "user", client_id from lists join clients using (quota_type)
 where bucket_user in ('', "user") and bucket_client_id in ('', client_id)
@@ -87,7 +101,7 @@ _POINTS = f"""
 create or replace temp table rightsize_points as
 with found as (
   select {_KEY}, unnest(points) as point
-  from usage_points as usage join rightsize_inside using (quota_type, "user", client_id)
+  from {{points}} as usage join rightsize_inside using (quota_type, "user", client_id)
   join rightsize_windows using ({_KEY})
   where is_throttled and window_no = epoch_ms(usage.second) // {WINDOW_MS}
     and {_DURING.format(table="usage")}{{is_client}}
@@ -198,14 +212,16 @@ def bucket_windows(tables: Tables, asked: Asked) -> Iterator[BucketWindows]:
     values = {"cluster": asked.cluster_id, "from_ms": asked.from_ms, "to_ms": asked.to_ms}
     for name, value in values.items():
         tables.query(_VARIABLES.format(name=name), [value])
-    wanted = _wanted(tables, asked.buckets)
-    tables.query(_SERVED.format(**wanted))
+    parts = _parts(tables, asked.buckets)
+    tables.query(_SERVED.format(**parts))
     tables.query(_WINDOWS)
     ratios: Mapping[tuple[Any, ...], float] = {}
     if tables.query(_HAS_PACES).rows[0][0]:
         tables.open_points()
+        if asked.buckets is not None:
+            tables.query(_USED.format(**parts))
         for sql in (_INSIDE, _POINTS, _PACES):
-            tables.query(sql.format(**wanted))
+            tables.query(sql.format(**parts))
         ratios = {row[:4]: row[4] for row in tables.query(_RATIOS).rows}
     else:
         tables.query(_NO_PACES)
@@ -222,12 +238,20 @@ def bucket_windows(tables: Tables, asked: Asked) -> Iterator[BucketWindows]:
         yield BucketWindows(Place(*key), limit, rule, first_ms, windows)
 
 
-def _wanted(tables: Tables, buckets: Collection[BucketKey] | None) -> dict[str, str]:
-    """The conditions on rows of `decisions` and `usage`, beside the period; empty where all rows count."""
+def _parts(tables: Tables, buckets: Collection[BucketKey] | None) -> dict[str, str]:
+    """The tables that queries read, and conditions on their rows beside the period; few buckets are copied first."""
     if buckets is None:
-        return {"is_wanted": "", "is_client": ""}
+        return {
+            "is_wanted": "", "is_client": "", "decisions": "decisions", "usage": "usage", "points": "usage_points",
+        }  # fmt: skip
     tables.query(_WANTED, [[key[place] for key in buckets] for place in range(len(BucketKey._fields))])
     names = sorted({key.user for key in buckets})
     tables.query(_VARIABLES.format(name="names"), [names])
-    # A bucket without a user has clients of any user.
-    return {"is_wanted": _IS_WANTED, "is_client": "" if "" in names else _IS_CLIENT}
+    tables.query(_ROWS.format(is_wanted=_IS_WANTED))
+    return {
+        "is_wanted": "",
+        "is_client": "" if "" in names else _IS_CLIENT,  # a bucket without a user has clients of any user
+        "decisions": "rightsize_rows as decisions",
+        "usage": "rightsize_used as usage",
+        "points": "rightsize_used",
+    }

@@ -17,10 +17,10 @@ from kquota_spark.model.rightsize.demand import WINDOW_MS
 from kquota_spark.model.rightsize.target import RightSize
 from kquota_spark.reports.scope.report_scope import Scope
 from kquota_spark.reports.scope.shared_rows import BucketName
-from kquota_spark.rightsize.bounded import MOST_BUCKETS, Sized, sized
+from kquota_spark.rightsize.bounded import Sized, sized
 from kquota_spark.rightsize.windows import BucketKey
 
-MOST_THROTTLED, MOST_UNUSED = 20, MOST_BUCKETS - 20
+MOST_THROTTLED, MOST_UNUSED = 20, 10
 """Maximum number of buckets that were throttled in the period, and of others."""
 LEAST_S, MOST_S = 3.0, 10.0
 _SHARE = 0.2
