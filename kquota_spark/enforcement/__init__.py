@@ -2,5 +2,5 @@
 
 Rooms, in reading order: edges.
 
-In reading order: input, exempt_file, policies, situation, assembly, job.
+In reading order: right_sizes, input, exempt_file, policies, situation, assembly, job.
 """

@@ -21,6 +21,7 @@ from kquota_spark.enforcement.edges.freeze_switch import FreezeSwitch
 from kquota_spark.enforcement.edges.log import EnforcementLog
 from kquota_spark.enforcement.input import observations
 from kquota_spark.enforcement.policies import load_policies
+from kquota_spark.enforcement.right_sizes import DaySizes
 from kquota_spark.enforcement.situation import situation
 from kquota_spark.errors import UserError
 from kquota_spark.quotas.sources import require_source
@@ -102,20 +103,23 @@ class Enforcing:
     policies: Policies
     edges: Edges
     actor: str
+    sizes: DaySizes | None = None
+    """Right sizes that earlier checks have read; None to read them."""
 
     @classmethod
-    def of(cls, settings: Settings, edges: Edges, actor: str) -> Enforcing:
+    def of(cls, settings: Settings, edges: Edges, actor: str, sizes: DaySizes | None = None) -> Enforcing:
         """Read the policy file, and build an enforcer with it.
 
         Args:
             settings: the configuration.
             edges: the ports of the cluster.
             actor: the person or program, for the log.
+            sizes: right sizes that earlier checks have read; None to read them.
 
         Raises:
             UserError: it cannot be read or is not valid.
         """
-        return cls(settings, load_policies(Path(settings.enforcement.policy_file)), edges, actor)
+        return cls(settings, load_policies(Path(settings.enforcement.policy_file)), edges, actor, sizes)
 
     @property
     def enforcer(self) -> Enforcer:
@@ -153,7 +157,8 @@ class Enforcing:
 
     def proposals(self, now_ms: int) -> Sequence[Proposal]:
         """The proposals of the policies now."""
-        return proposals(self.policies, observations(self.settings, self.policies, now_ms), now_ms)
+        seen = observations(self.settings, self.policies, now_ms, self.sizes)
+        return proposals(self.policies, seen, now_ms)
 
 
 @contextmanager

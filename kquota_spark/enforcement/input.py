@@ -27,6 +27,7 @@ from kquota_spark.enforce.policies.observations import (
 )
 from kquota_spark.enforce.policies.policy import DAY_MS, Policies, period_of
 from kquota_spark.enforcement.edges.log import EnforcementLog
+from kquota_spark.enforcement.right_sizes import DaySizes, raised_buckets
 from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.quota_types import QuotaKey, QuotaType
 from kquota_spark.model.quotas.resolve import Bucket
@@ -115,13 +116,16 @@ from of_brokers group by all order by all
 _PERCENT_PER_US = 100.0 / 1_000_000
 
 
-def observations(settings: Settings, policies: Policies, now_ms: int) -> Observations:
+def observations(
+    settings: Settings, policies: Policies, now_ms: int, day_sizes: DaySizes | None = None
+) -> Observations:
     """The observations in the tables, as of `now_ms`; periods end with the newest decision.
 
     Args:
         settings: the configuration, with the place of the tables.
         policies: the lengths of their periods are gathered, and a day.
         now_ms: epoch ms.
+        day_sizes: right sizes that were read before; None to read them.
 
     Raises:
         UserError: decisions, usage or quota_rules are missing, or a table cannot be read.
@@ -139,13 +143,16 @@ def observations(settings: Settings, policies: Policies, now_ms: int) -> Observa
         rules = tables.query(_RULES, [settings.cluster_id]).dicts()
         rows = found.rows(_CLIENTS, to_ms - longest_ms, to_ms, to_ms - DAY_MS)
         clients, is_ours = _with_ours([ClientUse(**_typed(row)) for row in rows], own_clients(settings))
+        periods = {length: found.period(to_ms - length, to_ms, is_ours) for length in lengths}
+        raised = raised_buckets(policies, periods)
         return Observations(
             decisions_from_ms=decided["from_ms"],
-            periods={length: found.period(to_ms - length, to_ms, is_ours) for length in lengths},
+            periods=periods,
             rates=found.rates(to_ms - DAY_MS, to_ms),
             brokers=broker_uses(tables, settings.cluster_id, to_ms - DAY_MS, to_ms),
             clients=clients,
             quotas=_in_force(RuleBook(map(rule_period_of, rules)), now_ms),
+            sizes=(DaySizes() if day_sizes is None else day_sizes).of(settings, raised, to_ms),
             temporary=_temporary(settings),
         )
 

@@ -29,6 +29,7 @@ from kquota_spark.enforce.ports import Ledger
 from kquota_spark.enforcement.assembly import Edges, Enforcing, enforcement_edges
 from kquota_spark.enforcement.edges.freeze_switch import FreezeSwitch
 from kquota_spark.enforcement.policies import load_policies, unknown_exemptions
+from kquota_spark.enforcement.right_sizes import DaySizes
 from kquota_spark.errors import UserError, one_line
 from kquota_spark.gateway.publisher import DecisionPublisher
 from kquota_spark.process.check import require_java
@@ -78,6 +79,7 @@ class Checks:
         self._seconds, self._rest_until_s = seconds, 0.0
         self._edges = edges._replace(ledger=ReportingLedger(edges.ledger, on_entry))
         self._switch, self._reader = FreezeSwitch(settings), f"{socket.gethostname()}:{os.getpid()}"
+        self._sizes = DaySizes()
         self._lock = threading.Lock()
         self._checked_s = self._well_s = seconds()
         self._problem = self._state = ""
@@ -134,7 +136,7 @@ class Checks:
 
     def _round(self, now_ms: int) -> Report:
         try:
-            run = Enforcing.of(self._settings, self._edges, ACTOR)
+            run = Enforcing.of(self._settings, self._edges, ACTOR, self._sizes)
             proposals, situation = run.proposals(now_ms), run.situation(now_ms)
         except UserError:
             # A penalty must also end if the policy file has a mistake or the decisions cannot be read.

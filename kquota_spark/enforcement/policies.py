@@ -55,6 +55,16 @@ def load_policies(path: Path) -> Policies:
     return replace(policies, exempt=policies.exempt.and_those_of(listed))
 
 
+def guards_of(settings: Settings) -> GuardSettings | None:
+    """The guards of the policy file, which may have bounds; None without such a file.
+
+    Raises:
+        UserError: the file cannot be read, or has problems.
+    """
+    path = Path(settings.enforcement.policy_file)
+    return load_policies(path).guards if path.is_file() else None
+
+
 def _relations(policies: Policies) -> Iterator[str]:
     yield from _guard_problems(policies.guards)
     yield from _exempt_problems(policies.exempt)

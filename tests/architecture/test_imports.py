@@ -30,6 +30,7 @@ ROOMS = (
         "collect",
         "replay",
         "evidence",
+        "rightsize",
         "audit",
         "doctor",
         "gateway",

@@ -19,7 +19,7 @@ WIDE, NARROW, HEIGHT = 1280, 390, 900
 CHARTS = (
     "chart-throttled", "chart-worst", "chart-lengths", "chart-heat-produce", "chart-lines",
     "chart-talkers-produce", "chart-talkers-fetch", "chart-skew", "chart-brokers", "chart-changes", "chart-calibration",
-    "chart-budgets",
+    "chart-budgets", "chart-sizes",
 )  # fmt: skip
 
 

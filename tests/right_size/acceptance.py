@@ -12,7 +12,7 @@ import numpy as np
 
 from kquota_spark.model.rightsize.forecast import Forecast, day_levels, days_to_near, growth_of, trend_of
 from kquota_spark.model.rightsize.target import TARGET_PERCENT, RightSize, mean_age, right_size
-from tests.right_size.measures import pinball, todays, vpa, windows_of
+from tests.right_size.measures import autopilot, pinball, todays, vpa, windows_of
 from tests.right_size.tenants import (
     DAY,
     HISTORY_DAYS,
@@ -25,6 +25,8 @@ from tests.right_size.tenants import (
     with_odd_day,
 )
 
+RIVALS = ("VPA (p90)", "VPA (p99)", "Autopilot", "the other estimate")
+"""VPA as it is shipped, and at the same quantile; Autopilot; the estimate by the share of throttled seconds."""
 _AT_ONCE = 50
 """Tenants in memory."""
 _END = HISTORY_DAYS * DAY
@@ -44,8 +46,8 @@ class Outcome:
     """The quantile, bytes per second."""
     moved: float
     """How much the odd day moves the target, as share of it."""
-    losses: tuple[float, float, float, float]
-    """Pinball loss: the recommender, VPA as it is shipped, VPA at the same quantile, and today's estimate."""
+    losses: tuple[float, ...]
+    """Pinball loss: the recommender, and its rivals in the order of `RIVALS`."""
     throttled_after: float
     """Share of windows that the target throttles in the held-back week."""
     forecast: Forecast | None
@@ -92,15 +94,15 @@ def _outcomes(tenants: list[Tenant]) -> Iterator[Outcome]:
     for place, (tenant, one) in enumerate(zip(tenants, estimates, strict=True)):
         week, limit = demand[_END:, place], float(limits[place])
         rate, throttled = seen.rate[:, place], seen.is_throttled[:, place]
-        values = (one.size.target, vpa(rate, 90), vpa(rate, TARGET_PERCENT), todays(rate, throttled, limit))
-        first, second, third, fourth = (pinball(week, value, TARGET_PERCENT) for value in values)
+        rivals = (vpa(rate, 90), vpa(rate, TARGET_PERCENT), autopilot(rate), todays(rate, throttled, limit))
+        losses = tuple(pinball(week, value, TARGET_PERCENT) for value in (one.size.target, *rivals))
         yield Outcome(
             tenant,
             float(throttled.sum() / ((rate > 0) | throttled).sum()),
             one.size,
             _quantile(week),
             abs(one.size.target / _estimate(plain, place, limit).size.target - 1),
-            (first, second, third, fourth),
+            losses,
             float(after.is_throttled[:, place].sum() / ((week > 0) | after.is_throttled[:, place]).sum()),
             one.forecast,
             _true_days(tenant, _quantile(last[:, place]), _quantile(week), limit),
@@ -142,11 +144,10 @@ def lines(found: Sequence[Outcome]) -> list[Line]:
     own, *rivals = (fmean(losses) for losses in zip(*(one.losses for one in found), strict=True))
     errors = [one.days_error for one in found if one.days_error is not None]
     flat = [one for one in found if one.tenant.is_flat]
-    names = ("VPA (p90)", "VPA (p99)", "today's estimate")
     return [
         *(
             Line(f"pinball loss below that of {name}", ">= 20 %", f"{100 * (1 - own / loss):.1f} %", own <= 0.8 * loss)
-            for name, loss in zip(names, rivals, strict=True)
+            for name, loss in zip(RIVALS, rivals, strict=True)
         ),
         _share("bounds hold the quantile", found, lambda one: one.is_covered, 0.85, 0.95),
         _share("the same, without 'at least'", spoken, lambda one: one.is_covered, 0.85, 0.95),

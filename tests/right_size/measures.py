@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,6 +16,20 @@ from tests.right_size.tenants import DAY, Array
 _LOG = np.log(BIN_GROWTH)
 _NO_BOUND = -1
 _VPA_HALF_LIFE_DAYS, _VPA_MARGIN = 1.0, 1.15
+
+
+class Autopilot(NamedTuple):
+    """The parameters of Autopilot's argmin. Source: Rzadca et al., "Autopilot", EuroSys 2020."""
+
+    half_life_days: float
+    over: float
+    """Weight of what the limit would have thrown away; that of slack is 1."""
+    change: float
+    """Cost of a change of the limit, as multiple of what was served."""
+    margin: float
+
+
+AUTOPILOT = Autopilot(half_life_days=7.0, over=99.0, change=0.02, margin=1.1)
 
 
 def bins_of(rates: Array) -> Array:
@@ -68,6 +83,34 @@ class _Use(UsedSeconds):
     throttled_seconds: int
     p95_rate_per_s: float
     throttled_rate_per_s: float
+
+
+def autopilot(rate: Array) -> float:
+    """The recommendation of Autopilot on what was served: each day the limit with the least cost, and a margin.
+
+    The cost adds up what the limit would have thrown away, the slack below it, and a change of the limit. Days count
+    less the older they are. The weights were fixed on the seeds 1 to 3 too.
+    """
+    places = bins_of(rate)
+    edges = np.exp(np.arange(places.max() + 2) * _LOG)[1:]
+    middles = edges / np.sqrt(BIN_GROWTH)
+    counts = np.zeros(len(edges))
+    chosen = None
+    for day, active in zip(
+        np.split(places, len(rate) // DAY), np.split(rate > 0, len(rate) // DAY), strict=True
+    ):
+        counts = counts * 0.5 ** (1 / AUTOPILOT.half_life_days) + np.bincount(day, active, len(edges))
+        if not counts.any():
+            continue
+        below, amount = np.cumsum(counts), np.cumsum(counts * middles)
+        over = np.maximum(amount[-1] - amount - edges * (below[-1] - below), 0.0)
+        slack = np.maximum(edges * below - amount, 0.0)
+        cost = (AUTOPILOT.over * over + slack) / amount[-1]
+        if chosen is not None:
+            cost += AUTOPILOT.change * (np.arange(len(edges)) != chosen)
+        chosen = int(np.argmin(cost))
+    assert chosen is not None
+    return float(edges[chosen]) * AUTOPILOT.margin
 
 
 def todays(rate: Array, is_throttled: Array, limit: float) -> float:

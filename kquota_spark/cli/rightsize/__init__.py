@@ -1,4 +1,4 @@
 """`kquota rightsize`: the limit that fits each bucket, and how good a default is.
 
-In reading order: sentences, command.
+In reading order: command.
 """

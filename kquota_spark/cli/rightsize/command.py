@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-import argparse
-from pathlib import Path
-from typing import Any
+from dataclasses import asdict, dataclass, fields
+from typing import NamedTuple
 
-from kquota_spark.cli.answers import newest_decision_ms, of_one_cluster, require_since
-from kquota_spark.cli.filters import Filter
-from kquota_spark.cli.options import (
-    TIME_FORMS,
-    PeriodOptions,
-    add_client_option,
-    bucket_text,
-    counted_text,
-)
+from kquota_spark.cli.answers import attributes, newest_decision_ms, of_one_cluster, require_since
+from kquota_spark.cli.options import TIME_FORMS, PeriodOptions, bucket_text, counted_text, only
+from kquota_spark.cli.own_options import option
 from kquota_spark.cli.question import Asked, Flag, Found, Question, column
-from kquota_spark.cli.rightsize.sentences import NEAR_TITLE, days_text, left_out_day, reason_of
 from kquota_spark.cli.text.render import Colour, Row, Shown
-from kquota_spark.config.settings import Settings
-from kquota_spark.enforce.guard_settings import GuardSettings
 from kquota_spark.formats.text.person_units import iso_time, or_dash, person_percent, rate_text
 from kquota_spark.model.rightsize.demand import WINDOW_MS
 from kquota_spark.model.rightsize.target import TARGET_PERCENT
-from kquota_spark.reports.rightsize.recommended import (
+from kquota_spark.rightsize.recommended import (
+    DefaultCandidate,
     Recommendation,
     default_candidates,
     recommendations,
 )
+from kquota_spark.rightsize.rows import SizeRow, row_of
+from kquota_spark.rightsize.sentences import NEAR_TITLE, days_text, demand_text
 from kquota_spark.schema.tables import DECISIONS
 from kquota_spark.store.reading import utc_text
 
@@ -39,27 +32,25 @@ COMMANDS = {
         "kquota rightsize --defaults",
     ),
 }
-_TYPES = ("produce", "fetch")
-_COLUMNS = (
-    "cluster_id", "quota_type", "bucket_user", "bucket_client_id", "rule", "worst_broker_id", "limit_per_s",
-    "target_per_s", "is_at_least", "demand_per_s", "lower_per_s", "upper_per_s", "uncapped_per_s", "hidden_percent",
-    "above_percent", "above_least_percent", "above_most_percent", "growth_percent_per_day", "days_to_80",
-    "days_to_80_low", "days_to_80_high", "history_days", "left_out_day", "left_out_ratio", "reason",
-)  # fmt: skip
+_COLUMNS = ("cluster_id", *(each.name for each in fields(SizeRow)))
 _OF_DEFAULTS = (
     "cluster_id", "quota_type", "entity", "value_per_s", "is_present", "coverage_percent", "covered", "buckets",
     "collateral", "overrides_saved", "overrides",
 )  # fmt: skip
 
 
-def _options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--user", metavar="NAME", help="only the buckets of this user")
-    add_client_option(parser, "only those of this client id")
-    _add_type(parser)
+@dataclass(frozen=True, slots=True)
+class _Own:
+    """Options of this command alone."""
+
+    quota_type: str | None = option("--type", "only this quota type", choices=("produce", "fetch"))
 
 
-def _add_type(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--type", choices=_TYPES, help="only this quota type")
+class _Sized(NamedTuple):
+    cluster_id: str
+    to_ms: int
+    """End of the history, epoch ms."""
+    found: list[Recommendation]
 
 
 def _find(asked: Asked) -> Found:
@@ -68,9 +59,13 @@ def _find(asked: Asked) -> Found:
     Raises:
         UserError: the table is empty, or the period is.
     """
-    settings, to_ms, found = _recommended(asked)
-    chosen = [one for one in found if _is_wanted(one, asked.wanted)]
-    rows = [_row(settings.cluster_id, one, to_ms) for one in sorted(chosen, key=_place)]
+    cluster_id, to_ms, found = _sized(asked)
+    names = ((asked.wanted.user, "user"), (asked.wanted.client, "client_id"))
+    chosen = [one for one in found if all(name in (None, getattr(one.place, part)) for name, part in names)]
+    rows = [
+        {"cluster_id": cluster_id, "bucket_tags": None, **asdict(row), "of_people": row}
+        for row in (row_of(one, to_ms) for one in sorted(chosen, key=_place))
+    ]
     short = sum(one.size is None for one in chosen)
     footer = (
         f"{counted_text(len(rows), 'bucket', asked.limit)}{f', {short:,} with too short a history' if short else ''}; "
@@ -99,104 +94,42 @@ def _find_defaults(asked: Asked) -> Found:
     Raises:
         UserError: the table is empty, or the period is.
     """
-    settings, to_ms, found = _recommended(asked)
-    of_type = [one for one in found if asked.wanted.type in (None, one.place.quota_type)]
-    rows = [
-        {
-            "cluster_id": settings.cluster_id,
-            "quota_type": one.quota_type,
-            "entity": str(one.entity),
-            "value_per_s": one.effect.value,
-            "is_present": one.effect.value == one.present_per_s,
-            "coverage_percent": one.effect.coverage_percent,
-            "covered": one.effect.covered,
-            "buckets": one.effect.buckets,
-            "collateral": one.effect.collateral,
-            "overrides_saved": one.effect.overrides_saved,
-            "overrides": one.effect.overrides,
-        }
-        for one in default_candidates(of_type)
-    ]
+    cluster_id, to_ms, found = _sized(asked)
     return Found(
         _OF_DEFAULTS,
-        rows,
+        [_default_row(cluster_id, one) for one in default_candidates(found)],
         _DEFAULTS_SHOWN,
-        f"by the targets of {sum(one.size is not None for one in of_type):,} buckets until {utc_text(to_ms)}",
+        f"by the targets of {sum(one.size is not None for one in found):,} buckets until {utc_text(to_ms)}",
         when_empty=f"no bucket has two weeks of history before {utc_text(to_ms)}",
         envelope={"to": iso_time(to_ms)},
     )
 
 
-def _recommended(asked: Asked) -> tuple[Settings, int, list[Recommendation]]:
-    end_ms, until = newest_decision_ms(asked.tables) + 1_000, asked.wanted.until
-    to_ms = (end_ms if until is None else min(until.time_ms, end_ms)) // WINDOW_MS * WINDOW_MS
-    since_ms = None if asked.wanted.since is None else asked.wanted.since.time_ms
-    if since_ms is not None:
-        require_since(since_ms, to_ms)
-    settings = of_one_cluster(asked, since_ms or 0)
-    guards = _guards(settings)
-    return settings, to_ms, recommendations(asked.tables, settings.cluster_id, to_ms, guards, since_ms)
-
-
-def _guards(settings: Settings) -> GuardSettings | None:
-    """The guards of the policy file, which may have bounds; None without such a file."""
-    from kquota_spark.enforcement.policies import load_policies
-
-    path = Path(settings.enforcement.policy_file)
-    return load_policies(path).guards if path.is_file() else None
-
-
-def _is_wanted(one: Recommendation, wanted: Filter) -> bool:
-    place = one.place
-    names = ((wanted.user, place.user), (wanted.client, place.client_id), (wanted.type, place.quota_type))
-    return all(asked in (None, name) for asked, name in names)
-
-
-def _row(cluster_id: str, one: Recommendation, to_ms: int) -> dict[str, Any]:
-    size, forecast = one.size, one.forecast
-    is_known = one.trend is not None and one.trend.is_known
+def _default_row(cluster_id: str, one: DefaultCandidate) -> Row:
+    effect = one.effect
     return {
         "cluster_id": cluster_id,
-        "quota_type": one.place.quota_type,
-        "bucket_user": one.place.user,
-        "bucket_client_id": one.place.client_id,
-        "bucket_tags": None,
-        "rule": one.rule,
-        "worst_broker_id": one.place.broker_id,
-        "limit_per_s": one.limit_per_s,
-        "target_per_s": size and size.target,
-        "is_at_least": size and size.is_at_least,
-        "demand_per_s": size and size.quantile,
-        "lower_per_s": size and size.lower,
-        "upper_per_s": size and size.upper,
-        "uncapped_per_s": size and size.uncapped,
-        "hidden_percent": size and size.hidden_percent,
-        "above_percent": size and size.above_percent,
-        "above_least_percent": size and size.above_least_percent,
-        "above_most_percent": size and size.above_most_percent,
-        "growth_percent_per_day": 100 * one.trend.slope if one.trend is not None and is_known else None,
-        "days_to_80": forecast and forecast.days,
-        "days_to_80_low": forecast and forecast.low,
-        "days_to_80_high": forecast and forecast.high,
-        "history_days": round(one.history_days, 2),
-        "left_out_day": None if size is None or size.left_out is None else left_out_day(size.left_out, to_ms),
-        "left_out_ratio": size and size.odd_ratio,
-        "reason": reason_of(one, to_ms),
-        "forecast": forecast,
+        "quota_type": one.quota_type,
+        "entity": str(one.entity),
+        "value_per_s": effect.value,
+        "is_present": effect.value == one.present_per_s,
+        **attributes(effect, _OF_DEFAULTS),
     }
 
 
-def _demand(row: Row) -> str:
-    """The bounds of the demand, `375 to 432 kB/s`; `≥ 95.4 kB/s` where throttles hide the upper one."""
-    if row["demand_per_s"] is None:
-        return "-"
-    kind, is_least = row["quota_type"], row["is_at_least"]
-    lower = rate_text(kind, row["demand_per_s"] if is_least else row["lower_per_s"])
-    if is_least:
-        return f"≥ {lower}"
-    upper = rate_text(kind, row["upper_per_s"])
-    number, _, unit = lower.rpartition(" ")
-    return f"{number if upper.endswith(f' {unit}') else lower} to {upper}"
+def _sized(asked: Asked) -> _Sized:
+    """The right sizes of the buckets of the quota type."""
+    from kquota_spark.enforcement.policies import guards_of
+
+    end_ms, until = newest_decision_ms(asked.tables) + 1_000, asked.wanted.until
+    to_ms = (end_ms if until is None else min(until.time_ms, end_ms)) // WINDOW_MS * WINDOW_MS
+    since_ms = asked.wanted.newer_than_ms
+    if since_ms is not None:
+        require_since(since_ms, to_ms)
+    settings = of_one_cluster(asked, since_ms or 0)
+    found = recommendations(asked.tables, settings.cluster_id, to_ms, guards_of(settings), since_ms)
+    kind = asked.own.quota_type
+    return _Sized(settings.cluster_id, to_ms, [one for one in found if kind in (None, one.place.quota_type)])
 
 
 def _target(row: Row) -> str:
@@ -217,11 +150,11 @@ _SHOWN = (
     column("limit_per_s"),
     Shown(
         "demand",
-        _demand,
+        lambda row: demand_text(row["of_people"]),
         note=f"demand: bounds of the rate that {TARGET_PERCENT:g} % of windows do not exceed",
     ),
     Shown("target", _target),
-    Shown(NEAR_TITLE, lambda row: days_text(row["forecast"]), rank=1),
+    Shown(NEAR_TITLE, lambda row: days_text(row["of_people"].forecast), rank=1),
     Shown("reason", lambda row: row["reason"], is_text=True, keep=24),
 )
 _DEFAULTS_SHOWN = (
@@ -239,7 +172,8 @@ _DEFAULTS = Question(
     command="rightsize --defaults",
     table=DECISIONS,
     find=_find_defaults,
-    options=_add_type,
+    options=None,
+    declared=_Own,
     period=_PERIOD,
     has_agreement=False,
 )
@@ -253,7 +187,8 @@ QUESTION = Question(
             _DEFAULTS,
         ),
     ),
-    options=_options,
+    options=only(user="only the buckets of this user", client_id="only those of this client id"),
+    declared=_Own,
     period=_PERIOD,
     colour=_colour,
     has_agreement=False,

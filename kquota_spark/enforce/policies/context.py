@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from kquota_spark.enforce.changes import Evidence, Proposal, Quota, name_of
 from kquota_spark.enforce.guard_settings import Exempt, GuardSettings
@@ -12,6 +13,7 @@ from kquota_spark.enforce.policies.observations import BucketUse, ClientUse, Obs
 from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.quota_types import QuotaKey, QuotaType
 from kquota_spark.model.quotas.resolve import Bucket, Resolution, resolve
+from kquota_spark.model.rightsize.target import RightSize
 
 LEAST_CHANGE_PERCENT = 1.0
 """Minimum change, percent of the limit: a smaller one would only use up the changes that the guards allow."""
@@ -32,6 +34,11 @@ class Case:
     uses: tuple[BucketUse, ...]
     """Uses of the bucket, by broker id."""
     period: Period
+
+    @property
+    def bucket(self) -> tuple[QuotaType, Bucket]:
+        """The bucket on all brokers."""
+        return self.uses[0].place.quota_type, self.uses[0].place.bucket
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +228,37 @@ def demand_per_s(use: UsedSeconds, limit_per_s: float) -> float:
     if not _is_throttled(use):
         return use.p95_rate_per_s
     return max(limit_per_s, use.throttled_rate_per_s) * (1 + throttled_percent(use) / 100)
+
+
+class Demand(NamedTuple):
+    """The estimated rate that a bucket wants, and the estimate that it is from."""
+
+    per_s: float
+    size: RightSize | None
+    """The right size that it is from; None if it is from the share of throttled seconds."""
+
+    def text(self, key: QuotaKey) -> str:
+        """A clause with the value, its estimate and its bounds."""
+        value, size = value_text(key, self.per_s), self.size
+        if size is None:
+            return f"it wanted about {value} by the share of its time throttled"
+        if size.upper is None:
+            demand = f"of at least {value_text(key, size.quantile)}"
+        else:
+            demand = f"of {value_text(key, size.lower)} to {value_text(key, size.upper)}"
+        return f"its right size of {size.days} days is {value}, for a demand {demand}"
+
+
+def demand_of(use: UsedSeconds, limit_per_s: float, size: RightSize | None) -> Demand:
+    """The demand of a bucket: its right size if there is one, else the estimate of `demand_per_s`.
+
+    Args:
+        use: its seconds on the worst broker.
+        limit_per_s: the present limit.
+        size: its right size, rounded to three digits here; None without two weeks of history.
+    """
+    per_s = demand_per_s(use, limit_per_s) if size is None else float(f"{size.target:.3g}")
+    return Demand(per_s, size)
 
 
 def _is_throttled(use: UsedSeconds) -> bool:

@@ -10,6 +10,7 @@ from kquota_spark.enforce.changes import Quota
 from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.quota_types import QuotaKey, QuotaType
 from kquota_spark.model.quotas.resolve import Bucket
+from kquota_spark.model.rightsize.target import RightSize
 
 
 class Place(NamedTuple):
@@ -139,6 +140,8 @@ class Observations:
     clients: tuple[ClientUse, ...] = ()
     """Clients of the longest period, which is at least a day."""
     quotas: Mapping[Quota, InForce] = field(default_factory=dict)
+    sizes: Mapping[tuple[QuotaType, Bucket], RightSize] = field(default_factory=dict)
+    """Right sizes of buckets that a raise is about, as of the last midnight; not of all, and none before two weeks."""
     temporary: frozenset[Quota] = frozenset()
     """Quotas that one of our temporary changes sets or may set: a penalty, an override."""
 

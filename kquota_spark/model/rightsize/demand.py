@@ -72,6 +72,8 @@ def distribution(found: Mapping[Interval, float]) -> list[Mass]:
     total = sum(found.values())
     if total <= 0:
         return []
+    # An interval without weight, as of a day that is left out, must not attract the weight of wide ones.
+    found = {one: weight for one, weight in found.items() if weight > 0}
     places = _innermost(found)
     lows = [place.low for place in places]
     ends = [math.inf if place.high is None else place.high for place in places]
@@ -82,7 +84,6 @@ def distribution(found: Mapping[Interval, float]) -> list[Mass]:
             weight / total,
         )
         for one, weight in found.items()
-        if weight > 0
     ]
     shares = _likeliest(members, len(places))
     return [Mass(place.low, place.high, share) for place, share in zip(places, shares, strict=True)]

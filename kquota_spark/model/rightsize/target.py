@@ -9,7 +9,7 @@ unusual day does not set a limit. The bounds have the form of those of Kubernete
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import fsum
 from typing import NamedTuple
 
@@ -86,6 +86,8 @@ class RightSize(NamedTuple):
     """Age of the day that was left out, days."""
     odd_ratio: float
     """How many times as high the quantile would be with that day."""
+    days: int
+    """Length of the history, days."""
 
 
 def day_weights(days: int, left_out: int | None = None) -> list[float]:
@@ -115,19 +117,47 @@ def weighted(windows: Iterable[DayWindows], weights: Sequence[float]) -> dict[In
     return found
 
 
-def highest_day(windows: Sequence[DayWindows], days: int, percent: float = TARGET_PERCENT) -> int | None:
-    """Age of the day with the most weight at or above the quantile of all days; None without windows.
+def highest_day(
+    windows: Sequence[DayWindows], days: int, margin_percent: float = MARGIN_PERCENT
+) -> int | None:
+    """Age of the day that raises the target most; None without windows.
 
-    What a throttled window would have had at its pace counts, as far as it is bounded.
+    Only few days can be it, so not all are tried: the one with the most weight at or above the quantile of all days,
+    and if a throttle hides the demand of some windows, two others. The first is that day if hidden demand is above
+    everything. The second has the highest known demand, which the hidden windows of all days may share.
     """
+    candidates = list(dict.fromkeys(_candidates(windows, days)))
+    if len(candidates) < 2:
+        return next(iter(candidates), None)
+    targets = {}
+    for age in candidates:
+        found = weighted(windows, day_weights(days, age))
+        if any(found.values()):
+            targets[age] = _estimate(found, margin_percent).uncapped
+    return min(targets, key=lambda age: targets[age], default=candidates[0])
+
+
+def _candidates(windows: Sequence[DayWindows], days: int) -> Iterator[int]:
+    recent = [each for each in windows if each.age < days]
+    if not recent:
+        return
     weights = day_weights(days)
-    points = weighted(map(_at_pace, windows), weights)
-    if not points:
-        return None
-    edge = quantile(distribution(points), percent).low
+    yield _busiest(map(_at_pace, recent), weights)
+    if any(each.interval.high is None for each in recent):
+        top = max(each.interval.low if each.interval.high is None else each.interval.high for each in recent)
+        yield _busiest((_at_pace(each, top + 1) for each in recent), weights)
+        known = [each for each in recent if each.interval.low == each.interval.high]
+        if known:
+            yield max(known, key=lambda each: (each.interval.low, -each.age)).age
+
+
+def _busiest(windows: Iterable[DayWindows], weights: Sequence[float]) -> int:
+    """Age of the day with the most weight at or above the quantile of all days."""
+    points = list(windows)
+    edge = quantile(distribution(weighted(points, weights)), TARGET_PERCENT).low
     above: dict[int, float] = defaultdict(float)
-    for each in map(_at_pace, windows):
-        if each.age < days and each.interval.low >= edge:
+    for each in points:
+        if each.interval.low >= edge:
             above[each.age] += weights[each.age] * each.windows
     return max(above, key=lambda age: (above[age], -age))
 
@@ -148,8 +178,11 @@ def odd_ratio(windows: Sequence[DayWindows], days: int, left_out: int | None) ->
     return values[0] / values[1] if len(values) == 2 else 1.0
 
 
-def _at_pace(each: DayWindows) -> DayWindows:
-    place = each.interval.low if each.interval.high is None else each.interval.high
+def _at_pace(each: DayWindows, unbounded: int | None = None) -> DayWindows:
+    """The window with the demand at its pace; `unbounded` is the bin of one without a bound, None for what it got."""
+    place = each.interval.high
+    if place is None:
+        place = each.interval.low if unbounded is None else unbounded
     return each._replace(interval=Interval(place, place))
 
 
@@ -170,25 +203,13 @@ def right_size(
     """
     if days < LEAST_DAYS:
         return None
-    left_out = highest_day(windows, days)
+    left_out = highest_day(windows, days, margin_percent)
     found = weighted(windows, day_weights(days, left_out))
     if not any(found.values()):  # it was active on that day only
         left_out, found = None, weighted(windows, day_weights(days))
-    masses = distribution(found)
-    if not masses:
+    if not any(found.values()):
         return None
-    at = quantile(masses, TARGET_PERCENT)
-    hidden_percent = 100 * _share(found, _is_hidden)
-    is_at_least = at.width > _WIDEST_BINS or hidden_percent > MOST_HIDDEN_PERCENT
-    value = (
-        value_at(masses, TARGET_PERCENT)
-        if not at.width or at.width > _WIDEST_BINS
-        else most_of(at.high or at.low)
-    )
-    uncapped = value * (1 + margin_percent / 100)
-    step = max(value, _step_from(found)) * (1 + HIDDEN_MARGIN_PERCENT / 100)
-    part = 1.0 if at.width > _WIDEST_BINS else _ramp(hidden_percent)
-    uncapped += part * (step - uncapped)
+    masses, value, uncapped, hidden_percent, is_at_least = _estimate(found, margin_percent)
     target = bounds.capped(uncapped)
     widened = 1 + 1 / days
     whole = weighted(windows, day_weights(days))
@@ -202,7 +223,36 @@ def right_size(
         100 * _share(whole, lambda one: one.high is None or most_of(one.high) > target),
         left_out,
         odd_ratio(windows, days, left_out),
+        days,
     )  # fmt: skip
+
+
+class _Estimate(NamedTuple):
+    masses: list[Mass]
+    value: float
+    """The quantile without margin."""
+    uncapped: float
+    hidden_percent: float
+    is_at_least: bool
+
+
+def _estimate(found: Mapping[Interval, float], margin_percent: float) -> _Estimate:
+    """The target by the weights of windows, which are not all 0."""
+    masses = distribution(found)
+    at = quantile(masses, TARGET_PERCENT)
+    hidden_percent = 100 * _share(found, _is_hidden)
+    is_hidden = at.width > _WIDEST_BINS
+    value = value_at(masses, TARGET_PERCENT) if not at.width or is_hidden else most_of(at.high or at.low)
+    own = value * (1 + margin_percent / 100)
+    step = max(value, _step_from(found)) * (1 + HIDDEN_MARGIN_PERCENT / 100)
+    part = 1.0 if is_hidden else _ramp(hidden_percent)
+    return _Estimate(
+        masses,
+        value,
+        own + part * (step - own),
+        hidden_percent,
+        is_hidden or hidden_percent > MOST_HIDDEN_PERCENT,
+    )
 
 
 def _upper(at: Mass, factor: float) -> float | None:

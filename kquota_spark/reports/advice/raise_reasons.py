@@ -6,9 +6,10 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from kquota_spark.enforce.changes import Quota
-from kquota_spark.enforce.policies.context import demand_per_s, throttled_percent, value_text
+from kquota_spark.enforce.policies.context import Demand, demand_of, throttled_percent, value_text
 from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.quota_types import QuotaKey
+from kquota_spark.model.rightsize.target import RightSize
 from kquota_spark.reports.advice.quota_command import alter_command, override_command
 from kquota_spark.reports.advice.throttle_causes import (
     HALF_PERCENT,
@@ -36,6 +37,8 @@ class Case(NamedTuple):
     quota: Quota
     """The quota that would change."""
     uses: Uses
+    size: RightSize | None = None
+    """Its right size; None without two weeks of history, or if it is left out."""
 
     @property
     def limit_per_s(self) -> float:
@@ -48,9 +51,9 @@ class Case(NamedTuple):
         return self.uses.worst
 
     @property
-    def demand_per_s(self) -> float:
-        """The estimated rate that it wanted."""
-        return demand_per_s(self.worst, self.limit_per_s)
+    def demand(self) -> Demand:
+        """The estimated rate that it wants."""
+        return demand_of(self.worst, self.limit_per_s, self.size)
 
     def cut(self, changes: Collection[Change]) -> Change | None:
         """The newest change of the limit, if it lowered it."""
@@ -63,11 +66,12 @@ def is_meant(cut: Change) -> bool:
 
 
 def reason_to_leave(case: Case, changes: Collection[Change], room: Mapping[tuple[int, str], float]) -> str:
-    """Why the limit should stay; empty if nothing speaks for that. The first of three that applies.
+    """Why the limit should stay; empty if nothing speaks for that. The first of four that applies.
 
     1. The time throttled is within the objective, 1 % of the period.
     2. A policy or an override lowered the limit: its reason is recorded, and the cut is meant.
-    3. It wanted more than its limit in most of the time, and a broker has less headroom than that.
+    3. Its right size is not above the limit, so its weeks fit and only this period does not.
+    4. It wanted more than its limit in most of the time, and a broker has less headroom than that.
 
     Args:
         case: the throttled bucket.
@@ -81,9 +85,11 @@ def reason_to_leave(case: Case, changes: Collection[Change], room: Mapping[tuple
     if cut is not None and is_meant(cut):
         by = f" by {cut.by}" if cut.by else ""
         return f"{step_text(cut)}{by} ({cut.what}), so the cut is meant"
+    key, more = case.quota.key, case.demand.per_s - case.limit_per_s
+    if case.size is not None and more <= 0:
+        return case.demand.text(key)
     if throttled_percent(case.worst) < HALF_PERCENT:
         return ""
-    key, more = case.quota.key, case.demand_per_s - case.limit_per_s
     for use in case.uses.of_brokers:
         left = room.get((use.broker_id, case.one.bucket.quota_type))
         if left is not None and left < more:
@@ -96,6 +102,10 @@ def reason_to_leave(case: Case, changes: Collection[Change], room: Mapping[tuple
 
 def confidence_of(case: Case) -> str:
     """The confidence in the estimate: the more seconds are throttled, the more demand the limit hides."""
+    if case.size is not None and case.size.is_at_least:
+        return "low: throttles hide its demand, and the value is a step towards it"
+    if case.size is not None:
+        return "good: such bounds hold the demand of the next week for about nine clients of ten"
     percent = throttled_percent(case.worst)
     if percent >= HIDDEN_PERCENT:
         return "low: it was throttled nearly all the time, and what it wanted beyond is not in the data"

@@ -29,6 +29,7 @@ from kquota_spark.model.quotas.quota_types import (
     QuotaKey,
     QuotaType,
 )
+from kquota_spark.model.rightsize.target import RightSize
 from kquota_spark.reports.advice.headroom import Headroom
 from kquota_spark.reports.advice.quota_command import alter_command
 from kquota_spark.reports.advice.recommended_raises import raises
@@ -89,6 +90,7 @@ def recommendations(
     is_without_quotas: bool,
     room: Headroom | None = None,
     why: Mapping[BucketName, Reasons] = MappingProxyType({}),
+    sizes: Mapping[BucketName, RightSize] = MappingProxyType({}),
 ) -> tuple[list[Recommendation], int]:
     """The first recommendations, and how many more there are.
 
@@ -105,8 +107,9 @@ def recommendations(
         is_without_quotas: no quota is set at all, so first values are recommended.
         room: the headroom of brokers, where it is known.
         why: the causes of the worst buckets by replay.
+        sizes: right sizes of buckets with two weeks of history.
     """
-    found = raises(scope, settings, throttled, uses, observed.rules, changes, room or {}, why)
+    found = raises(scope, settings, throttled, uses, observed.rules, changes, room or {}, why, sizes)
     if scope.tenant is not None:
         found = [*tenant_advice(scope, throttled), *found]
     elif is_without_quotas:

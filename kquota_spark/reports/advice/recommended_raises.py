@@ -2,8 +2,9 @@
 
 The data does not contain the rate that a throttled client wanted: the client got what the limit allowed, and wanted
 more. So a value is a range. It begins with the least value under which the replay throttles no recorded request, as
-`kquota whatif` does. It ends with the estimate of `enforce.policies.context`, from the seconds under the present limit
-only. A client that takes clearly more than its limit needs a check of the client, not a higher limit.
+`kquota whatif` does. It ends with the right size of the last weeks. Without two weeks of history it ends with the other
+estimate of `enforce.policies.context`, from the seconds under the present limit only. A client that takes clearly more
+than its limit needs a check of the client, not a higher limit.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from kquota_spark.model.compare.observed_clients import Rule
 from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.quota_types import QuotaKey, QuotaType
 from kquota_spark.model.quotas.resolve import Bucket
+from kquota_spark.model.rightsize.target import RightSize
 from kquota_spark.reports.advice.headroom import Headroom
 from kquota_spark.reports.advice.least_values import Replayed, replayed
 from kquota_spark.reports.advice.quota_command import alter_command, whatif_command
@@ -49,6 +51,7 @@ from kquota_spark.reports.why.answers import Reasons
 THROTTLED_PERCENT = 20.0
 """Percent of the seconds with traffic on one broker up to which throttling is normal: the limit does its work."""
 LEAVE = "Leave it: the quota does its work"
+_SPREAD = "Spread what need not be sent at once, or take a larger window (quota.window.num)"
 _KEYS = (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE)
 
 
@@ -61,6 +64,7 @@ def raises(
     changes: Collection[Change],
     room: Headroom,
     why: Mapping[BucketName, Reasons],
+    sizes: Mapping[BucketName, RightSize],
 ) -> list[Recommendation]:
     """One recommendation for each bucket that is often throttled under its present limit, the most total delay first.
 
@@ -75,8 +79,9 @@ def raises(
         changes: edits of quotas in the period.
         room: the headroom of brokers, where it is known.
         why: the causes of the worst buckets by replay.
+        sizes: right sizes of buckets with two weeks of history.
     """
-    cases = _cases(throttled, uses, rules)
+    cases = _cases(throttled, uses, rules, sizes)
     replays = replayed(settings, scope, cases)
     cards = (
         _card(scope, case, changes, room, replays.get(case.one.bucket), why.get(case.one.bucket))
@@ -86,7 +91,10 @@ def raises(
 
 
 def _cases(
-    throttled: Collection[ThrottledBucket], uses: Mapping[BucketName, Uses], rules: Collection[Rule]
+    throttled: Collection[ThrottledBucket],
+    uses: Mapping[BucketName, Uses],
+    rules: Collection[Rule],
+    sizes: Mapping[BucketName, RightSize],
 ) -> list[Case]:
     found = []
     for one in sorted(throttled, key=lambda one: (-one.delay_ms, one.bucket)):
@@ -94,7 +102,7 @@ def _cases(
         quota = None if of_bucket is None else _quota(one.bucket, of_bucket.rule, rules)
         if of_bucket is None or quota is None or not of_bucket.limit_per_s:
             continue
-        case = Case(one, quota, of_bucket)
+        case = Case(one, quota, of_bucket, sizes.get(one.bucket))
         if throttled_percent(case.worst) > THROTTLED_PERCENT and case.worst.seconds >= LEAST_SECONDS:
             found.append(case)
     return found
@@ -154,22 +162,24 @@ def _card(
 def _valued(
     case: Case, card: Recommendation, cut: Change | None, replay: Replayed | None, *, is_tenant: bool
 ) -> Recommendation | None:
-    """The card with its values: of bursts the least one, else the range from the least one to the estimate."""
+    """The card with its values: to the right size, else of bursts to the least one, else to the other estimate."""
     key, limit, used = case.quota.key, case.limit_per_s, used_per_s(case.worst)
     least = None if replay is None else replay.least_per_s
     least = least if least is not None and least > limit else None
-    if case.uses.is_bursts and least is not None:
-        wanted = _rounded(key, least)
-        reason = (
-            f"{card.reason}. Spread what need not be sent at once, or take a larger window (quota.window.num)"
-        )
+    demand, estimate = case.demand, "right size"
+    if case.uses.is_bursts and least is not None and demand.size is None:
+        wanted, estimate = _rounded(key, least), "least value"
+        reason = f"{card.reason}. {_SPREAD}"
         card = replace(card, confidence="")
-    elif case.demand_per_s > limit:
-        wanted = _rounded(key, case.demand_per_s)
-        reason = (
-            f"{card.reason}. It got {value_text(key, used)}, and wanted about {value_text(key, wanted)} by the share "
-            "of its time throttled"
-        )
+    elif demand.per_s > limit:
+        if demand.size is None:
+            demand, estimate = (
+                demand._replace(per_s=_rounded(key, demand.per_s)),
+                "share of throttled seconds",
+            )
+        wanted = demand.per_s
+        reason = f"{card.reason}. It got {value_text(key, used)}, and {demand.text(key)}"
+        reason += f". {_SPREAD}" if demand.size is not None and case.uses.is_bursts else ""
     else:
         return None
     if least is not None:
@@ -180,6 +190,7 @@ def _valued(
     return replace(
         card,
         recommended=wanted,
+        estimate=estimate,
         least=None if least is None else float(least),
         brokers=tuple(use.broker_id for use in case.uses.of_brokers),
         reason=reason,

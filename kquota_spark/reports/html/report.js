@@ -363,7 +363,39 @@
     };
   };
 
-  const kinds = { bars, waterfall, pareto, heat, lines, multiples, skew, timeline, grid, calibration, lengths, burndown };
+  // The demand of each bucket between its bounds and its target, beside the limit: all in percent of the limit.
+  const sizes = (node, data) => {
+    const each = (at) => data.labels.flatMap((_, i) => at(i));
+    const known = (i) => data.upper[i] !== null;
+    const rows = each((i) => [i, i, null]);
+    const bar = (has, more) => ({
+      type: "scatter", mode: "lines", y: rows, hoverinfo: "skip",
+      x: each((i) => (has(i) ? [data.lower[i], data.upper[i] ?? data.target[i], null] : [null, null, null])), ...more,
+    });
+    const values = [...data.lower, ...data.target, ...data.upper.filter((upper) => upper !== null), 100];
+    const ends = [Math.log10(Math.min(...values)) - 0.1, Math.log10(Math.max(...values)) + 0.1];
+    const ticks = isNarrow(node) ? [0.1, 1, 10, 100, 1000, 10000] : [0.1, 1, 10, 20, 50, 100, 200, 500, 1000, 10000];
+    return {
+      traces: [
+        bar(known, { line: { color: colour("accent"), width: 10 } }),
+        bar((i) => !known(i), { line: { color: colour("accent"), width: 3, dash: "dot" } }),
+        {
+          type: "scatter", mode: "markers", x: data.target, y: data.labels.map((_, i) => i),
+          marker: { symbol: "diamond", size: 11, color: data.target.map((target) => colour(target > 100 ? "over-bar" : "good")), line: { color: colour("page"), width: 1 } },
+          text: data.labels.map((text, i) => `${brief(text, 60)}: ${plain(data.texts[i])}<br>${brief(data.hover[i], 120)}`), hovertemplate: "%{text}<extra></extra>",
+        },
+      ],
+      layout: layout(node, 48 + 26 * data.labels.length, {
+        margin: { l: labelRoom(node), r: isNarrow(node) ? 16 : 176, t: 4, b: 36 },
+        yaxis: rowAxis(node, data.labels),
+        xaxis: axis({ type: "log", range: ends, tickmode: "array", tickvals: ticks, ticktext: ticks.map((tick) => `${tick.toLocaleString("en")} %`) }),
+        shapes: [{ type: "line", yref: "paper", x0: 100, x1: 100, y0: 0, y1: 1, line: { color: colour("ink"), width: 1.4 } }],
+        annotations: isNarrow(node) ? [] : aside(node, data.texts).map((one) => ({ ...one, xshift: 168 })),
+      }),
+    };
+  };
+
+  const kinds = { bars, waterfall, pareto, heat, lines, multiples, skew, timeline, grid, calibration, lengths, burndown, sizes };
   const draw = (anchor) => {
     const node = byId(anchor);
     const { kind, data } = charts[anchor];

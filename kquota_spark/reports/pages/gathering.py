@@ -9,6 +9,7 @@ from kquota_spark import __version__
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.reports.agreement.confidence import confidence, covered_note, is_little_covered
+from kquota_spark.reports.right_sizes.period_sizes import period_sizes
 from kquota_spark.reports.scope.period import Period
 from kquota_spark.reports.scope.report_scope import Scope, is_without_quotas, open_scope
 from kquota_spark.reports.scope.shared_rows import Head, ThrottledBucket
@@ -131,6 +132,11 @@ def _notes(scope: Scope, head: Head) -> Iterator[str]:
         yield left_out
     if scope.tenant is not None:
         yield from _to_tenant(scope.once(throttled_buckets).shown)
+        if scope.once(period_sizes).sized.is_slow:
+            yield (
+                "values to ask for are by the share of throttled seconds: right sizes are left out, because reading "
+                "four weeks takes too long for this page"
+            )
     elif scope.tables.query(_HAS_REQUEST_TIME).rows[0][0]:
         yield (
             "request time is measured only of clients that some request_percentage covers: "

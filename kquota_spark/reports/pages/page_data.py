@@ -25,7 +25,7 @@ _OLDEST = (1980, 1, 1, 0, 0, 0)
 _ORDER = (
     "report.csv", "agreement.csv", "throttled.csv", "causes.csv", "slowed.csv", "buckets.csv", "quota_used.csv",
     "rates.csv", "usage.csv", "brokers.csv", "changes.csv", "unprotected.csv", "recommendations.csv", "raises.csv",
-    "throttles.csv", "calibration.csv", "capacity.csv", "shadow.csv",
+    "right_sizes.csv", "throttles.csv", "calibration.csv", "capacity.csv", "shadow.csv",
 )  # fmt: skip
 """Files in the order of the archive; files of other sections are at its end."""
 _CONFIDENCE = ("certain_percent", "lag_ms", "lines", "unreadable_lines", "late_requests", "gaps")

@@ -184,6 +184,8 @@ class Recommendation:
     """The effect that the value would have had on the recorded requests."""
     headroom: str = ""
     """The part of the value above the use."""
+    estimate: str = ""
+    """What the value of a raise is from: `right size`, `share of throttled seconds` or `least value`."""
     alternatives: tuple[Alternative, ...] = ()
     least: float | None = None
     """The least value under which the replay throttles no recorded request; None if it is not known."""

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kquota_spark.reports.impact.shadow_effect import ShadowEffect
+from kquota_spark.reports.right_sizes import sizes_section
 from kquota_spark.reports.scope.shared_rows import (
     Change,
     Confidence,
@@ -48,6 +49,7 @@ from kquota_spark.reports.sections.to_do import BucketCause
 from kquota_spark.reports.sections.trust import ThrottlePair
 from kquota_spark.reports.sections.usage import Talkers
 from kquota_spark.reports.sections.why import BucketWhy
+from kquota_spark.rightsize.rows import SizeRow
 
 SECTIONS = (
     throttled.SECTION,
@@ -58,6 +60,7 @@ SECTIONS = (
     changes.SECTION,
     unprotected.SECTION,
     to_do.SECTION,
+    sizes_section.SECTION,
     shadow.SECTION,
     capacity.SECTION,
     trust.SECTION,
@@ -102,6 +105,12 @@ class AuditReport:
     recommendations: Sequence[Recommendation] = ()
     recommendations_left_out: int = 0
     raises: Sequence[RaiseSum] = ()
+    right_sizes: Sequence[SizeRow] = ()
+    """Of buckets with two weeks of history, the furthest from its target first. Empty on a tenant's page."""
+    right_sizes_chosen: int = 0
+    """Number of the buckets that were chosen for a right size, with and without two weeks of history."""
+    are_right_sizes_slow: bool = False
+    """The right sizes are left out, because reading their weeks takes too long."""
     capacity: Sequence[Capacity] = ()
     shadow: ShadowEffect | None = None
     """None without shadow quotas."""

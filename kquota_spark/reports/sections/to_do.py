@@ -27,7 +27,7 @@ MOST_WORST = 3
 """Maximum buckets with which the page begins."""
 _COLUMNS = (
     "entity", "key", "present", "recommended", "reason", "command", "title", "delay_ms", "cause", "confidence",
-    "expected", "headroom", "least", "is_left",
+    "expected", "headroom", "least", "is_left", "estimate",
 )  # fmt: skip
 _RAISES = ("broker_id", "quota_type", "raises", "least_more_per_s", "more_per_s", "headroom_per_s")
 
@@ -45,13 +45,16 @@ def gather(scope: Scope) -> dict[str, Any]:
     # What recommends loads the replay and the policies, which commands that read one section can do without.
     from kquota_spark.reports.advice.headroom import headroom, raise_sums
     from kquota_spark.reports.advice.recommendations import recommendations
+    from kquota_spark.reports.right_sizes.period_sizes import period_sizes
 
     throttled, found_changes = scope.once(throttled_buckets).shown, scope.once(changes)[0]
     room = headroom(scope.settings, scope) if throttled and scope.tenant is None else {}
+    sizes = scope.once(period_sizes).by_bucket
     uses = uses_of(scope, throttled)
     found, left_out = recommendations(
         scope, scope.settings, scope.once(observed), throttled, uses, found_changes,
         is_without_quotas=scope.once(is_without_quotas), room=room, why=scope.once(worst_reasons).found,
+        sizes=sizes,
     )  # fmt: skip
     worst = causes(
         uses, throttled[:MOST_WORST], found_changes, scope.once(worst_reasons).found, with_day=True

@@ -26,6 +26,7 @@ from kquota_spark.reports.sections.throttled import ThrottleSpread
 from kquota_spark.reports.sections.trust import ThrottlePair
 from kquota_spark.reports.sections.usage import Talker, Talkers
 from tests.support.reports.drawn_budgets import owner_budget
+from tests.support.reports.drawn_sizes import size_row
 
 START_MS = 1_795_132_800_000  # 2026-11-20 00:00 UTC
 DAY_MS = 86_400_000
@@ -172,6 +173,11 @@ def full_report() -> AuditReport:
                              f"kquota quotas set --user '{text}' --request-percentage 20") for text in HOSTILE),
             Recommendation("", "", None, None, "Broker 2 has no request log.", ""),
         ),
+        right_sizes=(
+            size_row("bob", 200_000.0, 453_000.0, (375_000.0, 432_000.0)), size_row("erin", 1e5, 187_000.0, None),
+            *(size_row(text, 1e6, 152_000.0, (128_000.0, 148_000.0)) for text in HOSTILE),
+        ),
+        right_sizes_chosen=17,
         capacity=(Capacity(1, 8, 3, 1_100.0, 220.5), Capacity(2, 8, 3, 1_100.0, None)),
         notes=("Quotas of ip addresses are not in this page.",),
     )  # fmt: skip
@@ -214,6 +220,8 @@ def tenant_report(tenant: str = "bob") -> AuditReport:
         throttled=(throttled(name(tenant), 14.0),),
         throttled_left_out=0,
         budgets=(owner_budget(tenant, 75.0),),
+        right_sizes=(),
+        right_sizes_chosen=0,
         heat=(rates,),
         lines=(line(name(tenant)),),
         talkers=(Talkers("produce", 1 << 40, (own,), 0, 0),),

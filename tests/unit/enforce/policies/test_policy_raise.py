@@ -7,11 +7,16 @@ from typing import Any
 
 import pytest
 
+from kquota_spark.enforce.guard_settings import Bounds, GuardSettings
 from kquota_spark.enforce.policies.context import demand_per_s, used_per_s
 from kquota_spark.enforce.policies.observations import BucketUse, RateSeconds
 from kquota_spark.enforce.policies.policy import Raise
+from kquota_spark.enforce.policies.raise_policy import throttled_buckets
 from kquota_spark.model.quotas.entities import Entity
-from tests.support.enforcement.observed_uses import WRITE, broker, only, place, seen, use, wanted
+from kquota_spark.model.quotas.quota_types import QuotaType
+from kquota_spark.model.quotas.resolve import Bucket
+from kquota_spark.model.rightsize.target import RightSize
+from tests.support.enforcement.observed_uses import DAY, WRITE, broker, only, place, seen, use, wanted
 
 # 70 % of 60 MB/s are 42 MB/s; the brokers use 10 MB/s.
 POLICY = Raise(name="raise-throttled", kind="raise", broker_capacity_per_s={WRITE.value: 60_000_000.0})
@@ -26,7 +31,8 @@ def test_a_client_that_is_throttled_much_gets_a_step_more() -> None:
     assert found.expires_at_ms is None
     assert found.reason == (
         "throttled 40 % of 1,000 seconds on broker 1 since 2026-11-20 05:40 UTC, 3 episodes, and the brokers have "
-        "headroom: from 1,000,000 B/s to 1,250,000 B/s, wanted were about 1,470,000 B/s"
+        "headroom: from 1,000,000 B/s to 1,250,000 B/s; it wanted about 1,470,000 B/s by the share of its time "
+        "throttled"
     )
     assert found.would_have.startswith("in the last day it would have throttled about 150 of 1,000 seconds")
     assert found.evidence.numbers["demand_at_least_per_s"] == 1_470_000.0
@@ -84,3 +90,60 @@ def test_raises_of_one_look_share_the_headroom_in_order_of_names() -> None:
     left = (broker(1, 41_400_000.0),)
     found = wanted(POLICY, seen(_on(1, "carol"), _on(1, "alice"), _on(1, "bob"), brokers=left))
     assert [str(one.quota.entity) for one in found] == ["users/alice", "users/bob"]
+
+
+def _sized(target: float, upper: float | None = 1_150_000.0) -> dict[tuple[QuotaType, Bucket], RightSize]:
+    size = RightSize(
+        target=target, uncapped=target, is_at_least=upper is None, quantile=1_080_000.0, lower=1_000_000.0, upper=upper,
+        hidden_percent=0.0, above_percent=0.0, above_least_percent=0.0, above_most_percent=0.0, left_out=None,
+        odd_ratio=1.0, days=28,
+    )  # fmt: skip
+    return {(QuotaType.PRODUCE, Bucket("alice", "")): size}
+
+
+def test_a_right_size_goes_before_the_share_of_throttled_seconds() -> None:
+    found = only(wanted(POLICY, seen(use(**HELD), sizes=_sized(1_188_400.0))))
+    # Three digits of 1,188,400: below the step of 25 %, and below the other estimate of 1,470,000.
+    assert (found.before, found.after) == (1_000_000.0, 1_190_000.0)
+    assert found.reason.endswith(
+        "from 1,000,000 B/s to 1,190,000 B/s; its right size of 28 days is 1,190,000 B/s, for a demand of "
+        "1,000,000 B/s to 1,150,000 B/s"
+    )
+    numbers = {
+        name: found.evidence.numbers[name]
+        for name in ("target_per_s", "demand_per_s", "lower_per_s", "upper_per_s")
+    }
+    assert numbers == {
+        "target_per_s": 1_190_000, "demand_per_s": 1_080_000, "lower_per_s": 1_000_000, "upper_per_s": 1_150_000,
+    }  # fmt: skip
+    assert found.evidence.numbers["history_days"] == 28
+    assert "demand_at_least_per_s" not in found.evidence.numbers
+
+
+def test_guards_and_steps_hold_for_a_right_size_too() -> None:
+    assert only(wanted(POLICY, seen(use(**HELD), sizes=_sized(9e6)))).after == 1_250_000.0  # a step of 25 %
+    low = GuardSettings(bounds={WRITE.value: Bounds(floor=100_000.0, ceiling=1_100_000.0)})
+    assert only(wanted(POLICY, seen(use(**HELD), sizes=_sized(1_190_000.0)), guards=low)).after == 1_100_000.0
+    # 42,000,000 less 41,900,000 leaves 100,000; 190,000 are needed.
+    busy = (broker(1, 41_900_000.0),)
+    assert wanted(POLICY, seen(use(**HELD), sizes=_sized(1_190_000.0), brokers=busy)) == []
+
+
+def test_a_limit_that_fits_four_weeks_is_not_raised_for_one_day() -> None:
+    assert wanted(POLICY, seen(use(**HELD), sizes=_sized(990_000.0))) == []
+
+
+def test_a_demand_without_an_end_is_named_as_one() -> None:
+    found = only(wanted(POLICY, seen(use(**HELD), sizes=_sized(1_190_000.0, upper=None))))
+    assert found.reason.endswith("for a demand of at least 1,080,000 B/s")
+    assert "upper_per_s" not in found.evidence.numbers
+
+
+def test_the_most_throttled_buckets_are_sized_first_and_quiet_ones_not() -> None:
+    observed = seen(
+        use(place(user="bob"), **HELD, throttle_ms=5),
+        use(place(user="carol"), **HELD, throttle_ms=9),
+        use(place(user="dave"), **{**HELD, "throttled_seconds": 200}, throttle_ms=99),
+    )
+    found = throttled_buckets(POLICY, observed.periods[DAY])
+    assert [bucket.user for _, bucket in found] == ["carol", "bob"]

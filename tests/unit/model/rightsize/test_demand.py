@@ -52,6 +52,12 @@ def test_intervals_that_overlap_have_their_mass_where_all_of_them_are() -> None:
     assert masses((1, 4), (3, 8)) == [(3, 4, 1.0)]
 
 
+def test_what_has_no_weight_draws_no_mass() -> None:
+    # Bin 50 is of a day that is left out.
+    found = distribution({Interval(10, 10): 1.0, Interval(5, None): 3.0, Interval(50, 50): 0.0})
+    assert found == [Mass(10, 10, 1.0)]
+
+
 def test_a_quantile_in_one_bin_lies_between_its_edges_by_rank() -> None:
     found = distribution({Interval(10, 10): 50.0, Interval(20, 20): 50.0})
     assert quantile(found, 50) == Mass(10, 10, 0.5)

@@ -75,6 +75,24 @@ def test_one_odd_day_does_not_move_the_target() -> None:
     assert found.above_least_percent == pytest.approx(100 * (1_000 * 2 / 3) / (7_000 + 1_000 * 2 / 3))
 
 
+def test_a_day_that_throttles_hide_is_odd_too() -> None:
+    # On day 3 nothing of the demand is known. Day 5 has more known windows at the quantile than any other.
+    kept = [each for each in history(14, *day(5, (BIN + 2, 20))) if each.age != 3]
+    found = sized([*kept, *day(3, (BIN, 1_000), high=None)])
+    assert (found.left_out, found.hidden_percent) == (3, 0)
+    # Day 3 hides 1,000 x 2/3 of 7,013 windows, 9.5 %, which would be half of a step up.
+    assert found.target == pytest.approx(1.05**100.99 * 1.1, rel=1e-3)
+
+
+def test_one_known_window_above_all_does_not_draw_the_hidden_ones() -> None:
+    hidden = [
+        each for age in range(14) for each in [*day(age, (BIN, 10)), *day(age, (BIN, 1_000), high=None)]
+    ]
+    found = sized([*hidden, *day(5, (BIN + 30, 1))])
+    assert found.left_out == 5
+    assert found.target == sized(hidden).target
+
+
 def test_the_bounds_of_the_policy_cap_the_target() -> None:
     found = sized(history(), bounds=Bounds(1_000, 2_000))
     assert (found.target, round(found.uncapped)) == (1_000, 152)

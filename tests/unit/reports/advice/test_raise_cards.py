@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Iterable
 from pathlib import Path
@@ -16,6 +17,7 @@ from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.quota_types import QuotaKey
 from kquota_spark.reports.advice.quota_command import whatif_command
 from kquota_spark.reports.pages.gathering import gather_report
+from kquota_spark.reports.right_sizes import period_sizes
 from kquota_spark.reports.scope.period import Period
 from kquota_spark.reports.scope.shared_rows import RaiseSum, Recommendation
 from kquota_spark.reports.sections import AuditReport
@@ -228,6 +230,75 @@ def test_a_cut_of_enforcement_is_meant_and_of_an_unknown_edit_it_can_be_undone(
 @pytest.mark.parametrize("name", ["a,b", "<default>"])
 def test_a_name_that_whatif_cannot_read_gets_no_command(name: str) -> None:
     assert whatif_command(Entity(name), {QuotaKey.PRODUCER_BYTE_RATE: 1.0}, 0, 1_000) == ""
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading takes as long as it takes: a busy machine must not leave right sizes out."""
+    monkeypatch.setattr(period_sizes, "LEAST_S", 600.0)
+    monkeypatch.setattr(period_sizes, "MOST_S", 600.0)
+
+
+def _weeks(days: int, amount: int) -> list[Row]:
+    """So many days before the period: each has 100 windows with a second of so many bytes, none of them throttled."""
+    return [decision(-day * 86_400 + 10 * n, amount=amount) for day in range(1, days + 1) for n in range(100)]
+
+
+@pytest.mark.usefixtures("patient")
+@pytest.mark.parametrize("tenant", [None, "alice"])
+def test_a_value_is_the_right_size_where_there_are_two_weeks(tmp_path: Path, tenant: str | None) -> None:
+    rows = [*_weeks(15, 13_000_000), *_steady()]
+    page = gathered(
+        tmp_path, decisions=rows, usages=[_sent(0, 1)], seconds=110, tenant=tenant, quota_rules=[OF_ALICE]
+    )
+    [card] = [one for one in page.recommendations if one.key]
+    # 13,000,000 B in ten seconds are 1,300,000 B/s, in bin 288 (1.05^288 to 1.05^289). The throttled windows of the
+    # period, 1,100,000 B/s and more, add nothing. The 99th percentile and 10 %, with three digits:
+    assert card.recommended == float(f"{1.1 * 1.05 ** (288 + 0.99):.3g}") == 1_460_000
+    assert card.estimate == "right size"
+    # The bounds are those of the bin, widened by 1/15.
+    low, high = 1.05**288 / (1 + 1 / 15), 1.05**289 * (1 + 1 / 15)
+    assert card.reason.endswith(
+        f"It got 1,100,000 B/s, and its right size of 15 days is 1,460,000 B/s, for a demand of {low:,.0f} B/s to "
+        f"{high:,.0f} B/s"
+    )
+    assert (
+        card.confidence == "good: such bounds hold the demand of the next week for about nine clients of ten"
+    )
+    assert ("producer_byte_rate=1460000" in card.command) is (tenant is None)
+
+
+@pytest.mark.usefixtures("patient")
+def test_the_value_of_a_card_is_that_of_the_command(tmp_path: Path) -> None:
+    rows = [*_weeks(15, 13_000_000), *_steady()]
+    page = gathered(tmp_path, decisions=rows, usages=[_sent(0, 1)], seconds=110, quota_rules=[OF_ALICE])
+    words = ("rightsize", "--tables", str(tmp_path), "--user", "alice", "--output", "json")
+    code, out, _ = run([*words])
+    [row] = json.loads(out)["rows"]
+    assert (code, float(f"{row['target_per_s']:.3g}")) == (0, _card(page).recommended)
+
+
+def test_with_13_days_a_value_is_by_the_share_of_throttled_seconds(tmp_path: Path) -> None:
+    rows = [*_weeks(13, 13_000_000), *_steady()]
+    card = _card(
+        gathered(tmp_path, decisions=rows, usages=[_sent(0, 1)], seconds=110, quota_rules=[OF_ALICE])
+    )
+    assert (card.recommended, card.estimate) == (2_200_000, "share of throttled seconds")  # 1,100,000 x 2
+    assert card.reason.endswith("and it wanted about 2,200,000 B/s by the share of its time throttled")
+
+
+@pytest.mark.usefixtures("patient")
+def test_a_limit_that_fits_its_weeks_is_left_as_it_is(tmp_path: Path) -> None:
+    rows = [*_weeks(15, 5_000_000), *_steady()]
+    card = _card(
+        gathered(tmp_path, decisions=rows, usages=[_sent(0, 1)], seconds=110, quota_rules=[OF_ALICE])
+    )
+    # 500,000 B/s are in bin 268. Six windows of the period are above it, 0.5 % of the weight.
+    target = float(f"{1.1 * 1.05**269:.3g}")
+    assert card.is_left and card.recommended is None
+    assert "Leave it: the quota does its work. It was throttled in 100 % of 60 seconds" in card.reason
+    found = re.search(r": its right size of 15 days is ([\d,]+) B/s, for a demand of", card.reason)
+    assert found is not None and float(found[1].replace(",", "")) <= target < 1e6
 
 
 def test_a_quiet_bucket_has_no_card(tmp_path: Path) -> None:

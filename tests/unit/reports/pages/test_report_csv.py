@@ -79,8 +79,8 @@ def test_what_was_not_found_has_a_head_and_no_row() -> None:
     files = csv_files(empty_report())
     assert sorted(files) == [
         "agreement.csv", "brokers.csv", "buckets.csv", "budgets.csv", "calibration.csv", "capacity.csv", "causes.csv",
-        "changes.csv", "quota_used.csv", "raises.csv", "rates.csv", "recommendations.csv", "report.csv", "shadow.csv",
-        "slowed.csv", "throttled.csv", "throttles.csv", "unprotected.csv", "usage.csv",
+        "changes.csv", "quota_used.csv", "raises.csv", "rates.csv", "recommendations.csv", "report.csv",
+        "right_sizes.csv", "shadow.csv", "slowed.csv", "throttled.csv", "throttles.csv", "unprotected.csv", "usage.csv",
     ]  # fmt: skip
     assert files["unprotected.csv"] == "kind,severity,subject,sentence,advice\n"
 

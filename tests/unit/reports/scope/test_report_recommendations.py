@@ -52,7 +52,7 @@ def test_who_is_throttled_much_is_to_be_raised_to_what_it_wanted_about(tmp_path:
             present=1e6,
             recommended=2_000_000.0,
             reason="throttled in 75 % of 80 seconds with traffic on broker 1 under 1,000,000 B/s. It got 1,100,000 "
-            "B/s, and wanted about 2,000,000 B/s by the share of its time throttled",
+            "B/s, and it wanted about 2,000,000 B/s by the share of its time throttled",
             command="kquota alter --name user=alice --add producer_byte_rate=2000000 --dry-run",
             delay_ms=6_000,  # 60 x 100 ms
             cause="a steady load above the limit",
@@ -69,6 +69,7 @@ def test_who_is_throttled_much_is_to_be_raised_to_what_it_wanted_about(tmp_path:
             ),
             brokers=(1,),
             bucket=BucketName("produce", "alice", ""),
+            estimate="share of throttled seconds",
         )
     ]
 

@@ -11,13 +11,12 @@ the points of throttled windows are read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
 from kquota_spark.model.rightsize.demand import BIN_GROWTH, WINDOW_MS, interval_of, is_natural
 from kquota_spark.model.rightsize.target import DayWindows
-from kquota_spark.reports.scope.period import Period
 from kquota_spark.schema.harm import IS_THROTTLED, LONGEST_THROTTLE_MS, mute_end_ms
 from kquota_spark.schema.key_columns import FROM_LOG
 from kquota_spark.store.reading import Tables
@@ -32,7 +31,30 @@ _VARIABLES = "set variable rightsize_{name} = ?"
 _DURING = f"""cluster_id = getvariable('rightsize_cluster') and {FROM_LOG} and quota_type in ('produce', 'fetch')
   and {{table}}.second >= make_timestamptz(getvariable('rightsize_from_ms')::bigint * 1000)
   and {{table}}.second < make_timestamptz(getvariable('rightsize_to_ms')::bigint * 1000)"""
-_OF_DECISIONS = _DURING.format(table="decisions") + " and bucket_tags is null"
+_WANTED = """
+create or replace temp table rightsize_wanted as
+select unnest(?::varchar[]) as quota_type, unnest(?::varchar[]) as bucket_user, unnest(?::varchar[]) as bucket_client_id
+"""
+# Only a list of names is compared while the files are read. That takes a fifth of the time.
+_IS_NAMED = " and list_contains(getvariable('rightsize_names'), {column})"
+_IS_WANTED = f"""{_IS_NAMED.format(column="bucket_user")}
+  and ({_BUCKET}) in (select ({_BUCKET}) from rightsize_wanted)"""  # noqa: S608 - names of ours
+_IS_CLIENT = _IS_NAMED.format(column='usage."user"')
+_OF_DECISIONS = _DURING.format(table="decisions") + " and bucket_tags is null{is_wanted}"
+# Few buckets are copied in one pass over each table, because a pass over weeks takes most of the time.
+_ROWS = f"""
+create or replace temp table rightsize_rows as
+select cluster_id, source, {_KEY}, bucket_tags, second, rule, limit_per_s, amount, throttle_ms, observed_throttle_ms,
+       throttled_requests, observed_throttled_requests, observed_total_throttle_ms, users, client_ids
+from decisions where {_OF_DECISIONS}
+"""  # noqa: S608 - names of ours
+_USED = f"""
+create or replace temp table rightsize_used as
+select cluster_id, source, broker_id, quota_type, "user", client_id, second, points from usage_points as usage
+where {_DURING.format(table="usage")}{{is_client}}
+  and (broker_id, quota_type, epoch_ms(usage.second) // {WINDOW_MS}) in (
+  select (broker_id, quota_type, window_no) from rightsize_windows where is_throttled)
+"""  # noqa: S608 - names of ours
 _MUTE_END = mute_end_ms("epoch_ms(decisions.second)", LONGEST_THROTTLE_MS, "true")
 _SERVED = f"""
 create or replace temp table rightsize_served as
@@ -40,7 +62,7 @@ select {_KEY}, epoch_ms(decisions.second) // {WINDOW_MS} as window_no, sum(amoun
        max(if({IS_THROTTLED}, {_MUTE_END}, null)) as muted_until_ms,
        min(decisions.second) as first, max_by(limit_per_s, decisions.second) as limit_per_s,
        max_by(rule, decisions.second) as rule
-from decisions where {_OF_DECISIONS} group by all
+from {{decisions}} where {_OF_DECISIONS} group by all
 """  # noqa: S608 - names of ours
 _WINDOWS = f"""
 create or replace temp table rightsize_windows as
@@ -66,9 +88,10 @@ _INSIDE = f"""
 create or replace temp table rightsize_inside as
 with lists as (
   select distinct {_BUCKET}, coalesce(users, []) as users, coalesce(client_ids, []) as client_ids
-  from decisions where {_OF_DECISIONS} and ({_KEY}) in (
+  from {{decisions}} where {_OF_DECISIONS} and ({_KEY}) in (
     select ({_KEY}) from rightsize_served where muted_until_ms is not null)
-), clients as (select distinct quota_type, "user", client_id from usage where {_DURING.format(table="usage")})
+), clients as (select distinct quota_type, "user", client_id from {{usage}}
+  where {_DURING.format(table="usage")}{{is_client}})
 select distinct {_BUCKET}, "user", client_id from lists join clients using (quota_type)
 where bucket_user in ('', "user") and bucket_client_id in ('', client_id)
   and (len(users) in (0, {_MOST_NAMES}) or list_contains(users, "user"))
@@ -78,9 +101,10 @@ _POINTS = f"""
 create or replace temp table rightsize_points as
 with found as (
   select {_KEY}, unnest(points) as point
-  from usage_points as usage join rightsize_inside using (quota_type, "user", client_id)
+  from {{points}} as usage join rightsize_inside using (quota_type, "user", client_id)
   join rightsize_windows using ({_KEY})
-  where is_throttled and window_no = epoch_ms(usage.second) // {WINDOW_MS} and {_DURING.format(table="usage")}
+  where is_throttled and window_no = epoch_ms(usage.second) // {WINDOW_MS}
+    and {_DURING.format(table="usage")}{{is_client}}
 )
 select {_KEY}, point.connection_hash as connection, point.record_time_ms as at_ms,
        coalesce(point.amount, 0) as amount, coalesce(point.observed_throttle_ms, 0) as throttle_ms
@@ -130,6 +154,14 @@ select {_KEY}, window_no, null::double as pace_per_s from rightsize_windows wher
 """  # noqa: S608 - names of ours
 
 
+class BucketKey(NamedTuple):
+    """The names of a bucket; an empty one does not belong to it."""
+
+    quota_type: str
+    user: str
+    client_id: str
+
+
 class Place(NamedTuple):
     """A bucket of one broker."""
 
@@ -137,6 +169,11 @@ class Place(NamedTuple):
     quota_type: str
     user: str
     client_id: str
+
+    @property
+    def key(self) -> BucketKey:
+        """The bucket on all brokers."""
+        return BucketKey(self.quota_type, self.user, self.client_id)
 
 
 class BucketWindows(NamedTuple):
@@ -151,27 +188,40 @@ class BucketWindows(NamedTuple):
     windows: Sequence[DayWindows]
 
 
-def bucket_windows(tables: Tables, cluster_id: str, period: Period) -> Iterator[BucketWindows]:
+class Asked(NamedTuple):
+    """Which history to read. Times are epoch ms."""
+
+    cluster_id: str
+    from_ms: int
+    to_ms: int
+    """The end of the history."""
+    buckets: Collection[BucketKey] | None = None
+    """The buckets to read; None for all."""
+
+
+def bucket_windows(tables: Tables, asked: Asked) -> Iterator[BucketWindows]:
     """The windows of each bucket that a quota of bytes counts, also without a limit.
 
     Args:
-        tables: with `decisions` and `usage` opened from the start of the period on.
-        cluster_id: the cluster.
-        period: its end is the end of the history.
+        tables: with `decisions` and `usage` opened from the start of the history on.
+        asked: the cluster, the history and the buckets.
 
     Raises:
         UserError: the tables cannot be read.
     """
-    values = {"cluster": cluster_id, "from_ms": period.from_ms, "to_ms": period.to_ms}
+    values = {"cluster": asked.cluster_id, "from_ms": asked.from_ms, "to_ms": asked.to_ms}
     for name, value in values.items():
         tables.query(_VARIABLES.format(name=name), [value])
-    tables.query(_SERVED)
+    parts = _parts(tables, asked.buckets)
+    tables.query(_SERVED.format(**parts))
     tables.query(_WINDOWS)
     ratios: Mapping[tuple[Any, ...], float] = {}
     if tables.query(_HAS_PACES).rows[0][0]:
         tables.open_points()
+        if asked.buckets is not None:
+            tables.query(_USED.format(**parts))
         for sql in (_INSIDE, _POINTS, _PACES):
-            tables.query(sql)
+            tables.query(sql.format(**parts))
         ratios = {row[:4]: row[4] for row in tables.query(_RATIOS).rows}
     else:
         tables.query(_NO_PACES)
@@ -186,3 +236,22 @@ def bucket_windows(tables: Tables, cluster_id: str, period: Period) -> Iterator[
             for _, _, _, _, age, low, pace, throttled, first, count in rows
         ]
         yield BucketWindows(Place(*key), limit, rule, first_ms, windows)
+
+
+def _parts(tables: Tables, buckets: Collection[BucketKey] | None) -> dict[str, str]:
+    """The tables that queries read, and conditions on their rows beside the period; few buckets are copied first."""
+    if buckets is None:
+        return {
+            "is_wanted": "", "is_client": "", "decisions": "decisions", "usage": "usage", "points": "usage_points",
+        }  # fmt: skip
+    tables.query(_WANTED, [[key[place] for key in buckets] for place in range(len(BucketKey._fields))])
+    names = sorted({key.user for key in buckets})
+    tables.query(_VARIABLES.format(name="names"), [names])
+    tables.query(_ROWS.format(is_wanted=_IS_WANTED))
+    return {
+        "is_wanted": "",
+        "is_client": "" if "" in names else _IS_CLIENT,  # a bucket without a user has clients of any user
+        "decisions": "rightsize_rows as decisions",
+        "usage": "rightsize_used as usage",
+        "points": "rightsize_used",
+    }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
 from kquota_spark.enforce.guard_settings import GuardSettings
@@ -19,12 +19,13 @@ from kquota_spark.model.rightsize.forecast import (
     trend_of,
 )
 from kquota_spark.model.rightsize.target import LEAST_DAYS, MOST_DAYS, Bounds, RightSize, mean_age, right_size
-from kquota_spark.reports.rightsize.windows import DAY_MS, BucketWindows, Place, bucket_windows
-from kquota_spark.reports.scope.period import Period
+from kquota_spark.rightsize.windows import DAY_MS, Asked, BucketKey, BucketWindows, Place, bucket_windows
 from kquota_spark.store.reading import Tables
 
-_ROUNDED_DAYS = 1 / 24
-"""A day is whole without so much of it: the first request of a client is not at midnight."""
+_ROUNDED_MS = 3_600_000
+"""A day is whole without so much of it, ms: the first request of a client is not at midnight."""
+LEAST_HISTORY_MS = LEAST_DAYS * DAY_MS - _ROUNDED_MS
+"""Shortest history with an answer, ms."""
 
 
 class Recommendation(NamedTuple):
@@ -51,6 +52,7 @@ def recommendations(
     to_ms: int,
     guards: GuardSettings | None = None,
     from_ms: int | None = None,
+    buckets: Collection[BucketKey] | None = None,
 ) -> list[Recommendation]:
     """The right size of each bucket, by quota type and name.
 
@@ -60,17 +62,18 @@ def recommendations(
         to_ms: end of the history, epoch ms.
         guards: its bounds cap the targets.
         from_ms: start of the history; None for four weeks before its end.
+        buckets: only these; None for all. Few buckets take a small part of the time.
 
     Raises:
         UserError: a table is missing or cannot be read.
     """
-    period = Period(max(from_ms or 0, to_ms - MOST_DAYS * DAY_MS), to_ms)
+    asked = Asked(cluster_id, max(from_ms or 0, to_ms - MOST_DAYS * DAY_MS), to_ms, buckets)
     for name in ("decisions", "usage"):
-        tables.open(name, period.from_ms)
-    worst: dict[Place, Recommendation] = {}
-    for found in bucket_windows(tables, cluster_id, period):
+        tables.open(name, asked.from_ms)
+    worst: dict[BucketKey, Recommendation] = {}
+    for found in bucket_windows(tables, asked):
         one = _recommendation(found, to_ms, guards)
-        bucket = one.place._replace(broker_id=0)
+        bucket = one.place.key
         if bucket not in worst or _needed(one) > _needed(worst[bucket]):
             worst[bucket] = one
     return sorted(worst.values(), key=lambda one: one.place[1:])
@@ -82,7 +85,7 @@ def _needed(one: Recommendation) -> float:
 
 def _recommendation(found: BucketWindows, to_ms: int, guards: GuardSettings | None) -> Recommendation:
     history_days = (to_ms - found.first_ms) / DAY_MS
-    days = int(history_days + _ROUNDED_DAYS)
+    days = (to_ms - found.first_ms + _ROUNDED_MS) // DAY_MS
     if days < LEAST_DAYS:
         return Recommendation(found.place, found.limit_per_s, found.rule, history_days, None, None, None)
     trend = trend_of(day_levels(found.windows, days), days)

@@ -10,8 +10,7 @@ import pytest
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.model.rightsize.demand import Interval, bin_of
-from kquota_spark.reports.rightsize.windows import BucketWindows, bucket_windows
-from kquota_spark.reports.scope.period import Period
+from kquota_spark.rightsize.windows import Asked, BucketWindows, bucket_windows
 from kquota_spark.store.reading import Tables
 from tests.support.tables.table_rows import T0_MS, decision, usage, write_table
 
@@ -35,7 +34,7 @@ def found(root: Path) -> list[BucketWindows]:
     with Tables(Settings(cluster_id="demo", tables=str(root))) as tables:
         for name in ("decisions", "usage"):
             tables.open(name)
-        return list(bucket_windows(tables, "demo", Period(T0_MS, END_MS)))
+        return list(bucket_windows(tables, Asked("demo", T0_MS, END_MS)))
 
 
 def intervals(root: Path) -> dict[Interval, int]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.reports.rightsize.recommended import Recommendation, recommendations
+from kquota_spark.rightsize.recommended import Recommendation, recommendations
+from kquota_spark.rightsize.windows import BucketKey
 from kquota_spark.store.reading import Tables
 from tests.support.tables.table_rows import T0_MS, decision, usage, write_table
 
@@ -36,3 +37,16 @@ def test_a_broker_with_too_short_a_history_hides_no_other(tmp_path: Path) -> Non
     write_table(tmp_path, "usage", usage(-DAY_S))
     [one] = found(tmp_path)
     assert (one.place.broker_id, int(one.history_days)) == (1, 14)
+
+
+def test_only_the_wanted_buckets_are_read_and_have_the_same_sizes(tmp_path: Path) -> None:
+    of_bob = {"bucket_user": "bob", "users": ["bob"], "rule": "users/bob"}
+    rows = [decision(-day * DAY_S + 10, amount=10_000) for day in range(1, 16)]
+    rows += [decision(-day * DAY_S + 10, amount=30_000, **of_bob) for day in range(1, 16)]
+    write_table(tmp_path, "decisions", *rows)
+    write_table(tmp_path, "usage", usage(-DAY_S))
+    alice, bob = found(tmp_path)
+    assert (alice.place.user, bob.place.user) == ("alice", "bob")
+    with Tables(Settings(cluster_id="demo", tables=str(tmp_path))) as tables:
+        assert recommendations(tables, "demo", T0_MS, buckets=[bob.place.key]) == [bob]
+        assert recommendations(tables, "demo", T0_MS, buckets=[BucketKey("fetch", "bob", "")]) == []

@@ -4,16 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from typing import Protocol
 
+from kquota_spark.formats.text.person_units import rate_text
 from kquota_spark.model.rightsize.forecast import MOST_DAYS_AHEAD, NEAR_PERCENT, Forecast
 from kquota_spark.model.rightsize.target import LEAST_DAYS
-from kquota_spark.reports.rightsize.recommended import Recommendation
-from kquota_spark.reports.rightsize.windows import DAY_MS
+from kquota_spark.rightsize.recommended import Recommendation
+from kquota_spark.rightsize.windows import DAY_MS
 
+TOO_LOW, TOO_HIGH = "too low", "too high"
+"""First words of the reason of a limit that does not fit."""
 _SIZED_PERCENT = 10.0
 """A limit is too high if it is so much above the upper bound of the demand, percent."""
 _ODD_RATIO = 1.1
 """A day is odd if it would make the demand so many times as high."""
+
+
+class SizeBounds(Protocol):
+    """The bounds of a demand; `rows.SizeRow` describes them."""
+
+    @property
+    def quota_type(self) -> str:
+        """Its unit is that of the rates."""
+
+    @property
+    def demand_per_s(self) -> float | None:
+        """None if the history is too short."""
+
+    @property
+    def lower_per_s(self) -> float | None:
+        """None if the history is too short."""
+
+    @property
+    def upper_per_s(self) -> float | None:
+        """None if throttles hide it."""
 
 
 def reason_of(one: Recommendation, to_ms: int) -> str:
@@ -36,9 +60,9 @@ def _parts(one: Recommendation, to_ms: int) -> Iterator[str]:
     elif size.is_at_least:
         yield "throttles hide the demand"
     elif limit < size.target:
-        yield "too low"
+        yield TOO_LOW
     elif one.forecast is None and size.upper is not None and limit > size.upper * (1 + _SIZED_PERCENT / 100):
-        yield "too high"
+        yield TOO_HIGH
     else:
         yield "fits"
     if size.target != size.uncapped:
@@ -70,3 +94,14 @@ def days_text(forecast: Forecast | None) -> str:
 
 
 NEAR_TITLE = f"days to {NEAR_PERCENT:.0f} %"
+
+
+def demand_text(row: SizeBounds) -> str:
+    """The bounds of the demand, `375 to 432 kB/s`; `≥ 95.4 kB/s` where throttles hide the upper one."""
+    if row.demand_per_s is None or row.lower_per_s is None:
+        return "-"
+    if row.upper_per_s is None:
+        return f"≥ {rate_text(row.quota_type, row.demand_per_s)}"
+    lower, upper = (rate_text(row.quota_type, value) for value in (row.lower_per_s, row.upper_per_s))
+    number, _, unit = lower.rpartition(" ")
+    return f"{number if upper.endswith(f' {unit}') else lower} to {upper}"
