@@ -21,8 +21,8 @@ from kquota_spark.model.quotas.quota_types import BANDWIDTH
 from kquota_spark.reports.budgets.day_roll_up import BudgetRollUp
 from kquota_spark.reports.budgets.grouping import by_owner
 from kquota_spark.reports.budgets.owned_budgets import budgets_at, newest_ms
-from kquota_spark.store.reading import Tables
 from kquota_spark.reports.why.keeping import KeptCauses
+from kquota_spark.store.reading import Tables
 from kquota_spark.store.storage import delta_table
 from tests.support.logs.captures import ALL
 from tests.support.places import DATA, ROOT
