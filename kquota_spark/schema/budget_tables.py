@@ -11,8 +11,12 @@ BUDGET_DAYS = Table(
     (
         CLUSTER_ID,
         EVENT_DATE,
-        string("grouped_by", "owner: the clients of an owner of the file owners; user: those of a user"),
-        string("name", "the owner, or the user"),
+        string(
+            "grouped_by",
+            "owner: the clients of an owner of the file owners; user: those of a user; many users: the date has more "
+            "users than are kept, and this one row instead",
+        ),
+        string("name", "the owner, or the user; null for many users, like all seconds"),
         bigint("active_s", "seconds with a request or a throttle of one of the clients, s"),
         bigint(
             "time_throttled_s",

@@ -1,6 +1,6 @@
 """The files of each date of a snapshot, and a digest of what they hold, which packing files does not change.
 
-A file of a table never changes, and no two files have the same name. So the names of the files of a date stand for its
+A file of a table never changes, and no two files have the same name. So the names of the files of a date identify its
 rows: late rows, a restatement and a deletion give the date other files. Packing moves the same rows to a new file. The
 name of that file carries the digest of the files that it replaces.
 """
@@ -24,7 +24,7 @@ _DATE = "partition.event_date"
 def digest_of(paths: Iterable[str]) -> str:
     """The digest of the rows of some files, as 32 hexadecimal digits; it does not depend on their order.
 
-    It is a sum, so that a packed file can stand for the files that it replaces.
+    It is a sum, so that a packed file can have the digest of the files that it replaces.
 
     Args:
         paths: as the Delta log names them.

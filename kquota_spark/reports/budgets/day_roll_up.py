@@ -13,7 +13,7 @@ from kquota_spark.errors import UserError
 from kquota_spark.formats.text.person_units import counted
 from kquota_spark.model.budgets.budgets import OwnSeconds
 from kquota_spark.model.budgets.objectives import MOST_DAYS
-from kquota_spark.reports.budgets.grouping import OWNER, Grouping, by_owner, by_user
+from kquota_spark.reports.budgets.grouping import MANY_USERS, USER, Grouping, by_owner, by_user
 from kquota_spark.reports.budgets.kept_days import (
     DAY_MS,
     TABLES,
@@ -32,8 +32,9 @@ from kquota_spark.store.reading import Tables
 from kquota_spark.store.rows import arrow_rows
 from kquota_spark.store.storage import delta_table
 
-_MOST_USERS = 20_000
-"""Maximum users of a date that are kept: names of sessions could be without number. The tables have all of them."""
+_MOST_USERS = 5_000
+"""Maximum users of a date that are kept: names of sessions could be without number, and must not fill the memory."""
+_USERS = 'select count(distinct "user") from usage where cluster_id = ?'
 _DAYS = MOST_DAYS + 1
 """Dates before the newest one that budgets can be of."""
 
@@ -58,9 +59,19 @@ class BudgetRollUp:
         groupings = self._found.groupings_of(name)
         rows, notes = list[dict[str, Any]](), self._found.problems()
         for grouping in groupings:
-            found = _rows(settings, name, grouping, self._found.files)
-            notes.append(counted(len(found), grouping.kept_as))
-            rows += found if grouping.kept_as == OWNER or len(found) <= _MOST_USERS else ()
+            # A date that cannot be computed must not stop the deletion of old ones.
+            try:
+                found = _rows(settings, name, grouping, self._found.files)
+            except UserError as error:
+                notes.append(str(error).splitlines()[0])
+                continue
+            is_marked = any(row["grouped_by"] == MANY_USERS for row in found)
+            notes.append(
+                f"more than {counted(_MOST_USERS, USER)}"
+                if is_marked
+                else counted(len(found), grouping.kept_as)
+            )
+            rows += found
         if rows:
             _replace(settings, name, groupings, rows)
         action = "add date" if rows else "skip"
@@ -87,8 +98,14 @@ class _Missing:
         return [
             grouping
             for grouping in self._groupings
-            if not any(state.holds(self.files, grouping) for state in of_day)
+            if not any(
+                state.holds(self.files, grouping) or self._is_marked(state, grouping) for state in of_day
+            )
         ]
+
+    def _is_marked(self, state: State, grouping: Grouping) -> bool:
+        is_marked = grouping.kept_as == USER and state.grouped_by == MANY_USERS
+        return is_marked and state.has_all_rows(self.files)
 
     def problems(self) -> list[str]:
         """Why no owners are kept, once; empty if they are."""
@@ -121,14 +138,21 @@ def _rows(settings: Settings, day: str, grouping: Grouping, files: FilesByTable)
     with Tables(settings) as tables:
         for name, dated in files.items():
             tables.open_files(name, dated.paths[day])
+        if grouping.kept_as == USER and tables.query(_USERS, [settings.cluster_id]).rows[0][0] > _MOST_USERS:
+            return [_columns(settings.cluster_id, State(day, MANY_USERS, "", *_digests(files, day), False))]
         owned = own_seconds(tables, settings.cluster_id, Period(from_ms, from_ms + DAY_MS), grouping)
-    usage_digest, decisions_digest = (files[name].digest(day) for name in TABLES)
+    usage_digest, decisions_digest = _digests(files, day)
     rules, has_jmx = rules_digest(grouping, day), owned.asked.has_jmx
     state = State(day, grouping.kept_as, rules, usage_digest, decisions_digest, has_jmx)
     return [
         {**_columns(settings.cluster_id, state), "name": name, **_seconds(own, from_ms // 1_000)}
         for name, own in sorted(owned.seconds.items())
     ]
+
+
+def _digests(files: FilesByTable, day: str) -> tuple[str, str]:
+    usage, decisions = (files[name].digest(day) for name in TABLES)
+    return usage, decisions
 
 
 def _columns(cluster_id: str, state: State) -> dict[str, Any]:
@@ -148,7 +172,8 @@ def _replace(
     settings: Settings, day: str, groupings: Sequence[Grouping], rows: Sequence[dict[str, Any]]
 ) -> None:
     """Replace the rows of a date and of some groupings in one commit."""
-    kinds = ", ".join(f"'{grouping.kept_as}'" for grouping in groupings)
+    kept = [grouping.kept_as for grouping in groupings]
+    kinds = ", ".join(f"'{kind}'" for kind in (*kept, *([MANY_USERS] if USER in kept else ())))
     cluster = settings.cluster_id.replace("'", "''")
     where = f"cluster_id = '{cluster}' AND event_date = '{day}' AND grouped_by IN ({kinds})"
     create_table(settings, BUDGET_DAYS)

@@ -1,6 +1,6 @@
 """The error budgets of owners as the tables grow: the whole period once, then only its newest minutes.
 
-Of the whole period, closed dates come from `budget_days` if it has them.
+Closed dates of the whole period come from `budget_days` if it has them.
 
 A second is a bit, so rows that are read again count once. The last minutes are read again each time, because lines of a
 second can come in several commits.

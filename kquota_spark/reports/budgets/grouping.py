@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from kquota_spark.model.budgets.objectives import Objective
 from kquota_spark.model.owners import Owners
 
-OWNER, USER = "owner", "user"
-"""The values of `budget_days.grouped_by`."""
+OWNER, USER, MANY_USERS = "owner", "user", "many users"
+"""The values of `budget_days.grouped_by`; the last one marks a date of which users are not kept."""
 
 
 @dataclass(frozen=True, slots=True)

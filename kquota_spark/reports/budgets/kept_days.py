@@ -45,16 +45,15 @@ class State(NamedTuple):
     decisions_digest: str
     has_jmx: bool
 
+    def has_all_rows(self, files: FilesByTable) -> bool:
+        """Whether the tables have the rows of the date from which it was computed."""
+        digests = zip(TABLES, (self.usage_digest, self.decisions_digest), strict=True)
+        return all(files[name].has_still(self.day, digest) for name, digest in digests)
+
     def holds(self, files: FilesByTable, grouping: Grouping) -> bool:
         """Whether computing the date again would give the same rows."""
-        digests = (self.usage_digest, self.decisions_digest)
-        return (
-            self.grouped_by == grouping.kept_as
-            and self.rules == rules_digest(grouping, self.day)
-            and all(
-                files[name].has_still(self.day, digest) for name, digest in zip(TABLES, digests, strict=True)
-            )
-        )
+        is_same = self.grouped_by == grouping.kept_as and self.rules == rules_digest(grouping, self.day)
+        return is_same and self.has_all_rows(files)
 
 
 class Kept(NamedTuple):

@@ -6,12 +6,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pytest
 from deltalake import DeltaTable
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.model.budgets.objectives import Objective, Spent
 from kquota_spark.model.owners import Owner, Owners
 from kquota_spark.name_patterns import is_match
+from kquota_spark.reports.budgets import day_roll_up
 from kquota_spark.reports.budgets.following import FollowedBudgets
 from kquota_spark.reports.budgets.grouping import Grouping, by_owner, by_user, of_tenant
 from kquota_spark.schema.tables import DECISIONS, USAGE
@@ -255,6 +257,40 @@ def test_a_file_of_owners_with_a_mistake_leaves_the_users(tmp_path: Path) -> Non
         "name, 1 user"
     )
     assert second.note == "1 user"
+
+
+def test_a_date_of_too_many_users_is_marked_and_read_from_the_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = three_days(tmp_path)
+    write_table(tmp_path, "usage", usage(0, user="bob"))
+    monkeypatch.setattr(day_roll_up, "_MOST_USERS", 1)
+    assert [step.note for step in roll_up(settings, FIRST, SECOND)] == [
+        "2 owners, more than 1 user",
+        "1 owner, 1 user",
+    ]
+    assert roll_up(settings, FIRST, SECOND) == []
+    to_ms = at(MIDNIGHT_S + DAY_S + 10)
+    assert (kept_dates(settings, to_ms, by_user()), kept_dates(settings, to_ms, by_owner(OWNERS))) == (
+        [SECOND],
+        [FIRST, SECOND],
+    )
+    assert spent(settings, by_user()) == {"alice": (32, 5), "bob": (1, 0)}
+    # With another limit, and a late row, the users take the place of the mark.
+    monkeypatch.undo()
+    write_table(tmp_path, "usage", usage(1, user="bob"))
+    assert [step.note for step in roll_up(settings, FIRST, SECOND)] == ["2 owners, 2 users"]
+    kinds = DeltaTable(str(tmp_path / "budget_days")).to_pyarrow_table(columns=["grouped_by"]).column(0).to_pylist()
+    assert sorted(kinds) == ["owner", "owner", "owner", "user", "user", "user"]
+
+
+def test_a_date_that_cannot_be_read_is_a_note_and_stops_no_other(tmp_path: Path) -> None:
+    settings = three_days(tmp_path)
+    for file in (tmp_path / "usage" / f"event_date={FIRST}").glob("*.parquet"):
+        file.unlink()
+    steps = roll_up(settings, FIRST, SECOND)
+    assert [(step.action, step.date) for step in steps] == [("skip", FIRST), ("add date", SECOND)]
+    assert steps[0].note.startswith(f"tables under {tmp_path} cannot be read (")
 
 
 def test_tables_of_an_older_release_have_budgets_without_it(tmp_path: Path) -> None:
