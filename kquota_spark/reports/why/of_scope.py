@@ -10,10 +10,12 @@ from kquota_spark.model.attribution.causes import LEAST_DELAY_MS
 from kquota_spark.reports.scope.report_scope import Scope
 from kquota_spark.reports.scope.shared_rows import BucketName, ThrottledBucket
 from kquota_spark.reports.why.answers import Reasons
+from kquota_spark.reports.why.kept import kept_reasons
 from kquota_spark.reports.why.reasons import Bounds, UseOfKept, is_covered, reasons
 from kquota_spark.reports.why.recorded import Wanted
 from kquota_spark.reports.why.request_counts import RequestCount, request_counts
 from kquota_spark.schema.harm import EPISODE_DELAY_MS, EPISODE_END
+from kquota_spark.store.reading import Tables
 
 MOST_BUCKETS = 20
 """Maximum number of buckets with causes."""
@@ -74,10 +76,23 @@ def reasons_of(scope: Scope, throttled: Sequence[ThrottledBucket], bounds: Bound
     try:
         wanted, counted = _periods(scope, chosen[:MOST_BUCKETS], bounds.of_bucket)
         explained = reasons(scope.settings, wanted, bounds, counted)
+        found = {asked.bucket: answer for asked, answer in explained.found.items()}
+        answered = found.keys() | {asked.bucket for asked in explained.left_out}
+        found |= _kept_of_worst(scope, [one for one in chosen[:MOST_BUCKETS] if one not in answered])
     except UserError:
         return WhyThrottled({})
-    left_out = len(chosen[MOST_BUCKETS:]) + len(explained.left_out) if explained.found else 0
-    return WhyThrottled({asked.bucket: found for asked, found in explained.found.items()}, left_out)
+    left_out = len(chosen[MOST_BUCKETS:]) + len(explained.left_out) if found else 0
+    return WhyThrottled(found, left_out)
+
+
+def _kept_of_worst(scope: Scope, buckets: Sequence[BucketName]) -> dict[BucketName, Reasons]:
+    """The kept causes of the worst violation of each bucket: their requests are gone."""
+    if not buckets:
+        return {}
+    worst = [_worst(scope, Wanted(one, scope.covered.from_ms, scope.covered.to_ms)) for one in buckets]
+    with Tables(scope.settings) as tables:
+        kept = kept_reasons(tables, scope.cluster_id, worst)
+    return {asked.bucket: answer for asked, answer in kept.items()}
 
 
 def reasons_of_shared(scope: Scope, throttled: Sequence[ThrottledBucket]) -> list[Reasons]:
