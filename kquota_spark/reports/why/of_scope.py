@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from kquota_spark.errors import UserError
 from kquota_spark.model.attribution.causes import LEAST_DELAY_MS
+from kquota_spark.model.quotas.rules import BEGINNING_MS, END_MS
 from kquota_spark.reports.scope.report_scope import Scope
 from kquota_spark.reports.scope.shared_rows import BucketName, ThrottledBucket
 from kquota_spark.reports.why.answers import Reasons
@@ -89,7 +90,8 @@ def _kept_of_worst(scope: Scope, buckets: Sequence[BucketName]) -> dict[BucketNa
     """The kept causes of the worst violation of each bucket: their requests are gone."""
     if not buckets:
         return {}
-    worst = [_worst(scope, Wanted(one, scope.covered.from_ms, scope.covered.to_ms)) for one in buckets]
+    periods = [Wanted(one, scope.covered.from_ms, scope.covered.to_ms) for one in buckets]
+    worst = [_worst(scope, one, is_cut=False) for one in periods]
     with Tables(scope.settings) as tables:
         kept = kept_reasons(tables, scope.cluster_id, worst)
     return {asked.bucket: answer for asked, answer in kept.items()}
@@ -127,8 +129,10 @@ def _periods(
     return [one if one in counted else _worst(scope, one) for one in whole], counted
 
 
-def _worst(scope: Scope, whole: Wanted) -> Wanted:
+def _worst(scope: Scope, whole: Wanted, *, is_cut: bool = True) -> Wanted:
+    """The violation with the most total delay in a period, cut to the period or not; the period if there is none."""
     bucket = whole.bucket
+    within = (whole.from_ms, whole.to_ms) if is_cut else (BEGINNING_MS, END_MS)
     own = scope.cluster_id, bucket.quota_type, bucket.user, bucket.client_id
-    worst = scope.rows(_WORST, whole.from_ms, whole.to_ms, *own, whole.to_ms, whole.from_ms)
+    worst = scope.rows(_WORST, *within, *own, whole.to_ms, whole.from_ms)
     return whole if not worst else Wanted(bucket, worst[0]["from_ms"], worst[0]["to_ms"])
