@@ -66,8 +66,6 @@ class Attribution:
     rest_ms: int
     """The delay without all causes: the bucket is at its limit without them too."""
     parts: tuple[Part, ...] = ()
-    burst_known_ms: int | None = None
-    """When it is known whether the delay is of a burst after idle, epoch ms; None if that is known."""
 
     @property
     def named(self) -> tuple[Part, ...]:
@@ -83,12 +81,6 @@ class Attribution:
     def is_steady(self) -> bool:
         """Whether no cause is named although the bucket was throttled."""
         return self.delay_ms >= LEAST_DELAY_MS and not self.named
-
-    @property
-    def rest_confidence(self) -> float:
-        """How sure it is that no cause explains the rest, from 0 to 1; half while a burst is possible."""
-        whole = confidence(Cause.STEADY, self.rest_percent)
-        return whole if self.burst_known_ms is None else whole / 2
 
     @property
     def main(self) -> Cause | None:
@@ -110,7 +102,7 @@ def attribute(observed: Observed, detectors: Sequence[Detector] = DETECTORS) -> 
         return Attribution(delay_ms, delay_ms)
     found = _found(observed, detectors)
     if not found:
-        return Attribution(delay_ms, delay_ms, burst_known_ms=observed.burst_known_ms)
+        return Attribution(delay_ms, delay_ms)
     changes = [evidence.change for _, evidence in found]
     divided, without_ms = parts_of(observed.case, observed.replay, changes)
     parts = [
@@ -118,7 +110,7 @@ def attribute(observed: Observed, detectors: Sequence[Detector] = DETECTORS) -> 
         for (detector, evidence), (share_ms,), without in zip(found, divided.parts, without_ms, strict=True)
     ]
     parts.sort(key=lambda part: -part.share_ms)
-    return Attribution(delay_ms, divided.base[0], tuple(parts), observed.burst_known_ms)
+    return Attribution(delay_ms, divided.base[0], tuple(parts))
 
 
 def _found(observed: Observed, detectors: Sequence[Detector]) -> list[tuple[Detector, Evidence]]:

@@ -7,13 +7,16 @@ from typing import NamedTuple
 
 from kquota_spark.errors import UserError
 from kquota_spark.model.attribution.causes import LEAST_DELAY_MS
+from kquota_spark.model.quotas.rules import BEGINNING_MS, END_MS
 from kquota_spark.reports.scope.report_scope import Scope
 from kquota_spark.reports.scope.shared_rows import BucketName, ThrottledBucket
 from kquota_spark.reports.why.answers import Reasons
+from kquota_spark.reports.why.kept import kept_reasons
 from kquota_spark.reports.why.reasons import Bounds, UseOfKept, is_covered, reasons
 from kquota_spark.reports.why.recorded import Wanted
 from kquota_spark.reports.why.request_counts import RequestCount, request_counts
 from kquota_spark.schema.harm import EPISODE_DELAY_MS, EPISODE_END
+from kquota_spark.store.reading import Tables
 
 MOST_BUCKETS = 20
 """Maximum number of buckets with causes."""
@@ -74,10 +77,24 @@ def reasons_of(scope: Scope, throttled: Sequence[ThrottledBucket], bounds: Bound
     try:
         wanted, counted = _periods(scope, chosen[:MOST_BUCKETS], bounds.of_bucket)
         explained = reasons(scope.settings, wanted, bounds, counted)
+        found = {asked.bucket: answer for asked, answer in explained.found.items()}
+        answered = found.keys() | {asked.bucket for asked in explained.left_out}
+        found |= _kept_of_worst(scope, [one for one in chosen[:MOST_BUCKETS] if one not in answered])
     except UserError:
         return WhyThrottled({})
-    left_out = len(chosen[MOST_BUCKETS:]) + len(explained.left_out) if explained.found else 0
-    return WhyThrottled({asked.bucket: found for asked, found in explained.found.items()}, left_out)
+    left_out = len(chosen[MOST_BUCKETS:]) + len(explained.left_out) if found else 0
+    return WhyThrottled(found, left_out)
+
+
+def _kept_of_worst(scope: Scope, buckets: Sequence[BucketName]) -> dict[BucketName, Reasons]:
+    """The kept causes of the worst violation of each bucket: their requests are gone."""
+    if not buckets:
+        return {}
+    periods = [Wanted(one, scope.covered.from_ms, scope.covered.to_ms) for one in buckets]
+    worst = [_worst(scope, one, is_cut=False) for one in periods]
+    with Tables(scope.settings) as tables:
+        kept = kept_reasons(tables, scope.cluster_id, worst)
+    return {asked.bucket: answer for asked, answer in kept.items()}
 
 
 def reasons_of_shared(scope: Scope, throttled: Sequence[ThrottledBucket]) -> list[Reasons]:
@@ -112,8 +129,10 @@ def _periods(
     return [one if one in counted else _worst(scope, one) for one in whole], counted
 
 
-def _worst(scope: Scope, whole: Wanted) -> Wanted:
+def _worst(scope: Scope, whole: Wanted, *, is_cut: bool = True) -> Wanted:
+    """The violation with the most total delay in a period, cut to the period or not; the period if there is none."""
     bucket = whole.bucket
+    within = (whole.from_ms, whole.to_ms) if is_cut else (BEGINNING_MS, END_MS)
     own = scope.cluster_id, bucket.quota_type, bucket.user, bucket.client_id
-    worst = scope.rows(_WORST, whole.from_ms, whole.to_ms, *own, whole.to_ms, whole.from_ms)
+    worst = scope.rows(_WORST, *within, *own, whole.to_ms, whole.from_ms)
     return whole if not worst else Wanted(bucket, worst[0]["from_ms"], worst[0]["to_ms"])

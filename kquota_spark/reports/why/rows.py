@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from kquota_spark.model.attribution.detectors import Cause
+from kquota_spark.model.attribution.precision import confidence
 from kquota_spark.reports.why.answers import Reasons
 from kquota_spark.reports.why.sentences import CURES, cure_of, evidence_text, main_sentence
 
@@ -43,7 +44,7 @@ def cause_rows(found: Reasons) -> Iterator[dict[str, Any]]:
         "share_percent": attribution.rest_percent,
         "share_ms": attribution.rest_ms,
         "delay_without_ms": attribution.delay_ms - attribution.rest_ms,
-        "confidence": attribution.rest_confidence,
+        "confidence": confidence(Cause.STEADY, attribution.rest_percent),
         "sentence": main_sentence(found) if is_steady else "the delay without all causes",
         "cure": CURES[Cause.STEADY] if is_steady else "",
         "evidence": {},

@@ -211,12 +211,7 @@ def main_sentence(found: Reasons, *, with_names: bool = True) -> str:
     if attribution.main is None:
         return ""
     if not attribution.named:
-        shared = _shared_by(found, with_names=with_names)
-        if attribution.burst_known_ms is not None:
-            return (
-                f"a burst after idle or steady at the limit{_known_text(attribution.burst_known_ms)}{shared}"
-            )
-        return f"steady at the limit: no change explains the delay{shared}"
+        return f"steady at the limit: no change explains the delay{_shared_by(found, with_names=with_names)}"
     first = attribution.named[0]
     is_plain = with_names or "user" not in first.facts
     evidence = evidence_text(first, found.bucket.quota_type) if is_plain else _title_until(first)
@@ -250,7 +245,6 @@ def short_text(found: Reasons) -> str:
     if attribution.main is None:
         return ""
     if not attribution.named:
-        title = TITLES[Cause.STEADY] if attribution.burst_known_ms is None else "burst or steady"
-        return f"{title}, shared" if found.clients > 1 else title
+        return f"{TITLES[Cause.STEADY]}, shared" if found.clients > 1 else TITLES[Cause.STEADY]
     first = attribution.named[0]
     return f"{title_of(first)} {first.share_percent:.0f} %"

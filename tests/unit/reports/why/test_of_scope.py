@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import date
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.model.attribution.detectors import Cause
@@ -13,6 +15,7 @@ from kquota_spark.reports.scope.period import Period
 from kquota_spark.reports.scope.report_scope import open_scope
 from kquota_spark.reports.scope.shared_rows import BucketName
 from kquota_spark.reports.sections.throttled import throttled_buckets
+from kquota_spark.reports.why.keeping import KeptCauses
 from kquota_spark.reports.why.of_scope import left_out_text, reasons_of
 from kquota_spark.reports.why.reasons import Bounds
 from kquota_spark.store.reading import Tables
@@ -50,6 +53,24 @@ def test_the_bucket_with_the_most_delay_has_a_cause_and_the_others_are_counted(t
     }
     assert first.found == {worst: all_of_them.found[worst]}
     assert first.left_out == 1
+
+
+def test_kept_causes_of_the_worst_violation_are_taken_when_the_requests_are_gone(tmp_path: Path) -> None:
+    write_recording(tmp_path, CAUSES[Cause.NEW_CLIENT](Chance(4)), Entity(client_id="app"))
+    settings = Settings(cluster_id="demo", tables=str(tmp_path))
+    bucket = BucketName("produce", "", "app")
+
+    def main_causes() -> dict[BucketName, Cause | None]:
+        with Tables(settings) as tables:
+            scope = open_scope(tables, settings, Period(FROM_MS - 5_000, TO_MS + 5_000), tenant=None, top=20)
+            found = reasons_of(scope, throttled_buckets(scope).shown).found
+        return {bucket: one.attribution.main for bucket, one in found.items()}
+
+    assert KeptCauses()(settings, date(2026, 11, 21)) == 1
+    DeltaTable(f"{tmp_path}/usage").delete()
+    assert main_causes() == {bucket: Cause.NEW_CLIENT}
+    DeltaTable(f"{tmp_path}/causes").delete()
+    assert main_causes() == {}
 
 
 @pytest.mark.parametrize(
