@@ -32,8 +32,8 @@ LEAST_SHARE = 0.2
 """Least share of a suspect in the handler time of the slow windows."""
 LEAST_BUSY = 0.25
 """Least request handlers that a suspect keeps busy in the slow windows: fewer make nobody wait."""
-LEAST_EXPLAINED = 0.5
-"""Least share of the slow windows in which a suspect has `LEAST_SHARE` of the handler time."""
+EXPLAINED_ABOVE = 0.5
+"""A suspect has `LEAST_SHARE` of the handler time in more than this share of the slow windows."""
 LEAST_GROWTH = 1.5
 """Least growth of that share from the other windows to the slow ones."""
 MOST_SUSPECTS = 5
@@ -92,7 +92,7 @@ class Suspect(NamedTuple):
     @property
     def is_named(self) -> bool:
         """Whether its work explains the waiting: it goes with it, is enough, and is more than in other windows."""
-        is_enough = self.busy_threads >= LEAST_BUSY and self.explained >= LEAST_EXPLAINED
+        is_enough = self.busy_threads >= LEAST_BUSY and self.explained > EXPLAINED_ABOVE
         is_more = self.share >= LEAST_SHARE and self.share >= LEAST_GROWTH * self.usual_share
         return self.correlation >= SUSPECT_FROM and is_enough and is_more
 

@@ -90,6 +90,14 @@ def test_one_second_of_much_work_does_not_explain_six_slow_ones() -> None:
     assert _named(found) == []
 
 
+def test_a_suspect_works_in_more_than_half_of_the_slow_seconds() -> None:
+    def named(seconds: Collection[int]) -> list[str | None]:
+        return _named(_judged({"alice": _waiting(), "bob": _waiting(), "hog": _working(900, seconds)}))
+
+    assert named([12, 13, 14]) == []
+    assert named([12, 13, 14, 15]) == ["hog"]
+
+
 def test_a_client_that_keeps_no_handler_busy_is_not_named() -> None:
     found = _judged({"alice": _waiting(1), "bob": _waiting(1), "small": _working(50, SLOW)})
     [small, *_] = found.suspects
