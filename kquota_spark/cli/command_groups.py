@@ -61,8 +61,8 @@ _HEADINGS = ("answers", "quotas", "changes with guards", "programs", "help")
 _UNLISTED = "unlisted"
 """The heading of old names. They work, and no list shows them."""
 _ORDER = (
-    "try", "status", "top", "throttled", "why", "budget", "rightsize", "explain", "timeline", "whatif", "shadow",
-    "impact", "report", "violations",
+    "try", "status", "top", "throttled", "why", "slow", "budget", "rightsize", "explain", "timeline", "whatif",
+    "shadow", "impact", "report", "violations",
     "decisions", "usage", "connections", "evidence", "findings", "agreement", "doctor", "resolve", "replay",
     "describe", "alter", "import", "export", "diff", "review", "migration", "drift", "tree", "kfk", "context",
     "enforce", "override", "exempt", "freeze", "unfreeze", "lift",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kquota_spark.config.settings import Settings
@@ -54,12 +54,67 @@ def messages_at(settings: Settings, wanted: Mapping[Place, Sequence[Offsets]]) -
     Raises:
         UnreadError: Kafka does not answer, the login may not read the topic, or it begins after a wanted offset.
     """
-    from confluent_kafka import KafkaException
-
-    kafka, runs = settings.kafka, {place: _joined(wanted[place]) for place in sorted(wanted)}
-    count = sum(last - first + 1 for of_place in runs.values() for first, last in of_place)
+    count = sum(last - first + 1 for of_place in wanted.values() for first, last in _joined(of_place))
     if count > MOST_MESSAGES:
         raise UnreadError(f"{count:,} messages are too many to read, at most {MOST_MESSAGES:,}")
+    return list(each_message_at(settings, wanted))
+
+
+def each_message_at(settings: Settings, wanted: Mapping[Place, Sequence[Offsets]]) -> Iterator[LogMessage]:
+    """The messages of `messages_at` one after the other: any number of them, in little memory.
+
+    Args:
+        settings: address and login of Kafka.
+        wanted: the runs by partition, in any order.
+
+    Raises:
+        UnreadError: as for `messages_at`.
+    """
+    broker_from = settings.kafka.broker_from
+    with _consumer(settings) as consumer:
+        for place in sorted(wanted):
+            yield from _of_partition(consumer, broker_from, place, _joined(wanted[place]))
+
+
+def runs_between(settings: Settings, from_ms: int, to_ms: int) -> dict[Place, list[Offsets]]:
+    """The offsets of all messages of the log topics that Kafka stamped in a period, by partition.
+
+    Args:
+        settings: address and login of Kafka, and the topics.
+        from_ms: beginning of the period, epoch ms.
+        to_ms: its end, exclusive.
+
+    Raises:
+        UnreadError: Kafka does not answer, or the login may not read a topic.
+    """
+    from confluent_kafka import TopicPartition
+
+    found: dict[Place, list[Offsets]] = {}
+    with _consumer(settings) as consumer:
+        existing = consumer.list_topics(timeout=_TIMEOUT_S).topics
+        for topic in settings.kafka.log_topics(existing):
+            if topic not in existing or not existing[topic].partitions:
+                raise UnreadError(
+                    f"topic {topic} does not exist, or the user of kafka.options may not read it"
+                )
+            for partition in existing[topic].partitions:
+                bounds = [TopicPartition(topic, partition, time_ms) for time_ms in (from_ms, to_ms)]
+                first, end = (
+                    consumer.offsets_for_times([bound], timeout=_TIMEOUT_S)[0].offset for bound in bounds
+                )
+                if end < 0:
+                    _, end = consumer.get_watermark_offsets(bounds[0], timeout=_TIMEOUT_S)
+                if 0 <= first < end:
+                    found[topic, partition] = [(first, end - 1)]
+    return found
+
+
+@contextmanager
+def _consumer(settings: Settings) -> Iterator[Consumer]:
+    """A consumer without a group; errors of Kafka in the block are an `UnreadError`."""
+    from confluent_kafka import KafkaException
+
+    kafka = settings.kafka
     if is_for_java_only(kafka.options):
         raise UnreadError("only Spark's Java client can use the login of kafka.options")
     try:
@@ -72,11 +127,7 @@ def messages_at(settings: Settings, wanted: Mapping[Place, Sequence[Offsets]]) -
             "auto.offset.reset": "error",
         }
         with closing(kafka_clients.consumer(config)) as consumer:
-            return [
-                message
-                for place, of_place in runs.items()
-                for message in _of_partition(consumer, kafka.broker_from, place, of_place)
-            ]
+            yield consumer
     except KafkaException as error:
         raise UnreadError(error.args[0].str()) from error
     except UserError as error:

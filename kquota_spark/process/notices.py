@@ -40,6 +40,19 @@ def late_notice(after_s: float) -> Callable[[str], None]:
     return notice_if_late
 
 
+def spaced_notice(every_s: float) -> Callable[[str], None]:
+    """A function that prints a line every `every_s` seconds at most, and none before: for progress that comes often."""
+    printed_s = time.monotonic()
+
+    def notice_if_due(text: str) -> None:
+        nonlocal printed_s
+        if time.monotonic() - printed_s > every_s:
+            printed_s = time.monotonic()
+            notice(text)
+
+    return notice_if_due
+
+
 def without_debug(name: str) -> None:
     """Keep a library's logger at INFO or above; a program that embeds this package may have set all logs to DEBUG."""
     log = logging.getLogger(name)

@@ -51,9 +51,9 @@ class Connection:
         self._sent, self._client_id = 0, wire_text(client_id)
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=_TIMEOUT_S)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._ask(_HANDSHAKE, 1, wire_text("PLAIN"))
+        self.ask(_HANDSHAKE, 1, wire_text("PLAIN"))
         login = f"\0{user}\0{password}".encode()
-        self._ask(_AUTHENTICATE, 0, struct.pack(">i", len(login)) + login)
+        self.ask(_AUTHENTICATE, 0, struct.pack(">i", len(login)) + login)
 
     def produce(self, topic: str, partition: int, value_bytes: int) -> int:
         """Send one record and wait for the answer; its throttle, ms.
@@ -63,7 +63,7 @@ class Connection:
         """
         batch = _batch(max(value_bytes // _ROUND_BYTES, 1) * _ROUND_BYTES)
         body = struct.pack(">hhii", -1, 1, 30_000, 1) + wire_text(topic)
-        answer = self._ask(_PRODUCE, 8, body + struct.pack(">iii", 1, partition, len(batch)) + batch)
+        answer = self.ask(_PRODUCE, 8, body + struct.pack(">iii", 1, partition, len(batch)) + batch)
         [error] = struct.unpack_from(">h", answer, 4 + 2 + len(topic.encode()) + 4 + 4)
         if error:
             raise RefusedError(f"produce to {topic}: error {error}")
@@ -73,7 +73,7 @@ class Connection:
     def fetch(self, topic: str, partition: int, offset: int, most_bytes: int) -> Fetched:
         """Fetch records of one partition, as a client without fetch sessions."""
         body = struct.pack(">iiiibi", -1, _WAIT_MS, 1, most_bytes, 0, 1) + wire_text(topic)
-        answer = self._ask(_FETCH, 4, body + struct.pack(">iiqi", 1, partition, offset, most_bytes))
+        answer = self.ask(_FETCH, 4, body + struct.pack(">iiqi", 1, partition, offset, most_bytes))
         throttle_ms, topics = struct.unpack_from(">ii", answer, 0)
         if not topics:
             return Fetched(throttle_ms, offset, -1)
@@ -90,14 +90,25 @@ class Connection:
         """Leave the connection."""
         self._socket.close()
 
-    def _ask(self, api_key: int, version: int, body: bytes) -> bytes:
+    def ask(self, api_key: int, version: int, body: bytes) -> bytes:
+        """Send a request and wait for its answer; the body of that, after its correlation id."""
         self._send(api_key, version, body)
         return self._receive()
 
+    def ask_together(self, api_key: int, version: int, body: bytes, count: int) -> None:
+        """Send the same request several times at once, and wait for all answers."""
+        packed = self._packed(api_key, version, body)
+        self._socket.sendall(packed * count)
+        for _ in range(count):
+            self._receive()
+
     def _send(self, api_key: int, version: int, body: bytes) -> None:
+        self._socket.sendall(self._packed(api_key, version, body))
+
+    def _packed(self, api_key: int, version: int, body: bytes) -> bytes:
         self._sent += 1
         whole = struct.pack(">hhi", api_key, version, self._sent) + self._client_id + body
-        self._socket.sendall(struct.pack(">i", len(whole)) + whole)
+        return struct.pack(">i", len(whole)) + whole
 
     def _receive(self) -> bytes:
         """The body of the next answer, after its correlation id."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import struct
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 _PRODUCE, _VERSION = 0, 8
@@ -41,8 +42,25 @@ def _varint(value: int) -> bytes:
 
 def record_batch(value: bytes) -> bytes:
     """A record batch (magic 2) with one record without a key."""
-    body = b"\x00" + _varint(0) + _varint(0) + b"\x01" + _varint(len(value)) + value + _varint(0)
-    rest = _BATCH_REST.pack(0, 0, 0, 0, -1, -1, -1, 1) + _varint(len(body)) + body
+    return packed_batch([value])
+
+
+def packed_batch(
+    values: Sequence[bytes], compression: int = 0, pack: Callable[[bytes], bytes] = lambda data: data
+) -> bytes:
+    """A record batch (magic 2) with a record without a key per value.
+
+    Args:
+        values: of the records.
+        compression: number of the compression, 0 for none.
+        pack: compresses.
+    """
+    records = bytearray()
+    for place, value in enumerate(values):
+        body = b"\x00" + _varint(0) + _varint(place) + b"\x01" + _varint(len(value)) + value + _varint(0)
+        records += _varint(len(body)) + body
+    last, count = len(values) - 1, len(values)
+    rest = _BATCH_REST.pack(compression, last, 0, 0, -1, -1, -1, count) + pack(bytes(records))
     return _BATCH_HEAD.pack(0, len(rest) + 9, -1, 2) + struct.pack(">I", _crc32c(rest)) + rest
 
 

@@ -18,6 +18,7 @@ from kquota_spark.cli.options import (
 from kquota_spark.cli.own_options import option, switch
 from kquota_spark.cli.question import Asked, Found, Question
 from kquota_spark.errors import UserError
+from kquota_spark.process.notices import spaced_notice
 from kquota_spark.schema.harm import EPISODE_DELAY_MS, EPISODE_END
 from kquota_spark.schema.key_columns import FROM_LOG
 from kquota_spark.schema.tables import VIOLATIONS
@@ -36,6 +37,7 @@ COMMANDS = {
     ),
 }
 
+_PROGRESS_EVERY_S = 2.0
 _IS_COVERED = "quota_type in ('produce', 'fetch', 'request') and bucket_tags is null"
 _EPISODES = f"""
 select cluster_id, episode_id, quota_type, bucket_user, bucket_client_id, epoch_ms(start_time) as from_ms,
@@ -131,6 +133,7 @@ def _chosen(asked: Asked) -> tuple[list[dict[str, Any]], bool]:
 def _answers(asked: Asked, chosen: Sequence[dict[str, Any]]) -> Iterator[Answer]:
     from kquota_spark.cli.why.page import Answer
     from kquota_spark.reports.scope.shared_rows import BucketName
+    from kquota_spark.reports.slow.beside import slow_beside
     from kquota_spark.reports.why.reasons import ALL, UseOfKept, reasons_of_clusters
     from kquota_spark.reports.why.recorded import Wanted
 
@@ -148,9 +151,12 @@ def _answers(asked: Asked, chosen: Sequence[dict[str, Any]]) -> Iterator[Answer]
     found, _ = reasons_of_clusters(
         asked.settings, wanted, ALL._replace(reads_lines=True, kept=UseOfKept.LAST)
     )
+    progress = spaced_notice(_PROGRESS_EVERY_S)
     for row, one in zip(chosen, wanted, strict=True):
         if one in found:
-            yield Answer(row["cluster_id"], row["episode_id"], found[one])
+            period = row["from_ms"], row["to_ms"]
+            slow = slow_beside(asked.settings, one[1].bucket, *period, progress)
+            yield Answer(row["cluster_id"], row["episode_id"], found[one], slow)
 
 
 def _rows(answer: Answer) -> Iterator[dict[str, Any]]:
@@ -196,6 +202,17 @@ def _bucket(answer: Answer) -> dict[str, Any]:
         ],
         "clients_together": 0 if sharing is None else sharing.others,
         "drawn_orders": 0 if sharing is None else sharing.orders,
+        "slow_brokers": [
+            {
+                "broker_id": each.broker_id,
+                "other_clients": len(each.victims),
+                "queue_usual_ms": round(each.before_ms, 3),
+                "queue_slow_ms": round(each.during_ms, 3),
+                "suspect_user": each.suspect and each.suspect.client[0],
+                "suspect_client_id": each.suspect and each.suspect.client[1],
+            }
+            for each in answer.slow
+        ],
         "fairness": [each._asdict() | {"from_ms": iso_time(each.from_ms)} for each in found.fairness],
     }
 

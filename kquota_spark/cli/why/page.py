@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from kquota_spark.cli.text.page import Page, Tone
 from kquota_spark.cli.text.waterfall import Step, waterfall
+from kquota_spark.cli.why.slow_page import name_of, wait_text
 from kquota_spark.formats.text.escape import cut, terminal_text, width
 from kquota_spark.formats.text.person_units import (
     bucket_text,
@@ -23,6 +24,7 @@ from kquota_spark.store.reading import utc_text
 
 if TYPE_CHECKING:
     from kquota_spark.model.attribution.counterfactuals import Client
+    from kquota_spark.reports.slow.beside import SlowFor
     from kquota_spark.reports.why.answers import Reasons
 
 _MOST_CLIENTS = 8
@@ -36,6 +38,8 @@ class Answer(NamedTuple):
     cluster_id: str
     episode_id: str | None
     reasons: Reasons
+    slow: Sequence[SlowFor] = ()
+    """The brokers that were slow for other clients too."""
 
 
 def print_answer_of(answer: Answer, page: Page) -> None:
@@ -55,6 +59,8 @@ def print_answer_of(answer: Answer, page: Page) -> None:
     page.line()
     delays = f"{person_ms(found.delay_ms)} by brokers, {person_ms(attribution.delay_ms)} by replay"
     page.paragraph("delay", delays)
+    for one in answer.slow:
+        page.paragraph("slow", terminal_text(slow_text(one)), Tone.BAD)
     if attribution.main is None:
         page.paragraph("why", "the delay is too short to search for causes", Tone.FAINT)
         return
@@ -72,6 +78,14 @@ def print_answer_of(answer: Answer, page: Page) -> None:
     if found.sharing is not None:
         page.line()
         _print_sharing(found, found.sharing, page)
+
+
+def slow_text(one: SlowFor) -> str:
+    """A slow broker in one sentence; names are not escaped."""
+    before, during = map(wait_text, (one.before_ms, one.during_ms))
+    clients = counted(len(one.victims), "other client")
+    text = f"broker {one.broker_id} was slow: the queue time of {clients} rose from {before} to {during}"
+    return text if one.suspect is None else f"{text}, while {name_of(one.suspect.client)} kept it busy"
 
 
 def _drawn(found: Reasons, page: Page) -> Iterator[str]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from kquota_spark.formats.messages.envelopes import AUTO, Envelopes, Fields
+from kquota_spark.formats.request_log.request import Unreadable
 
 Source = Literal["header", "key", "field", "topic"]
 """Where a message contains its broker's id, in order of precedence; the first that is present decides."""
@@ -104,6 +105,19 @@ class LogMessages:
         self.read_ms = self._envelopes.read_ms
         self.no_broker = f"no broker id in {_listed(of)} (expected a number, or a name in kafka.broker_ids)"
         """Reason for a line of an unknown broker."""
+
+    def line(self, value: bytes) -> tuple[bytes, Fields] | None:
+        """The line in a message, and the fields of its envelope; None if there is none.
+
+        Args:
+            value: of the message.
+        """
+        if value.startswith(b"[") and self.takes_lines:
+            return value, {}
+        try:
+            return self.opened(value)
+        except Unreadable:
+            return None
 
     def broker_id(self, named: bytes | None, fields: Fields, topic: str) -> int | None:
         """The id of the broker that a message is from; None if the message has none, or one that is not an id.

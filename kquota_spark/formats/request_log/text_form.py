@@ -27,6 +27,7 @@ from kquota_spark.formats.request_log.request import (
     Unreadable,
 )
 from kquota_spark.formats.request_log.text_bodies import fetched_topics, produced_topics
+from kquota_spark.model.interference.windows import Served
 from kquota_spark.model.measure.apis import is_request_quota_exempt
 from kquota_spark.model.measure.points import PointKind
 from kquota_spark.model.quotas.quota_types import QuotaType
@@ -138,6 +139,31 @@ def read_text(text: bytes, log_time_ms: int) -> Request:
     if line.key == FETCH_KEY:
         return _of_fetch(line)
     return _request(line, _throttle_ms(line), False, [], is_exempt=is_request_quota_exempt(line.key))
+
+
+def text_times(text: bytes, log_time_ms: int) -> Served:
+    """Where the time of one request was spent, given the text after `Completed request:`.
+
+    Raises:
+        Unreadable: one of the ends of the line is not as Kafka prints it.
+    """
+    line = _line(text.decode("utf-8", "replace"), log_time_ms, has_bodies=False)
+    queue_ms, local_ms, remote_ms, response_queue_ms, send_ms = map(
+        line.time_ms, ("queue", "local", "remote", "response_queue", "send")
+    )
+    throttle = line.tail["throttle"]
+    is_throttled = line.hold_ms >= 1 if throttle is None else float(throttle) > 0
+    handled_ms = log_time_ms - send_ms - line.hold_ms - response_queue_ms - remote_ms
+    return Served(
+        handled_ms,
+        line.tail["user"],
+        line.client_id,
+        queue_ms,
+        local_ms,
+        response_queue_ms,
+        send_ms,
+        is_throttled,
+    )
 
 
 def unsized_text(text: bytes, log_time_ms: int) -> Request | None:

@@ -13,7 +13,6 @@ from zlib import crc32
 from kquota_spark.config.settings import Settings
 from kquota_spark.formats.messages.messages import LogMessages
 from kquota_spark.formats.request_log.fetch_positions import fetch_positions
-from kquota_spark.formats.request_log.request import Unreadable
 from kquota_spark.model.attribution.backlogs import Position
 from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.reports.clients.what_if import WARM_UP_MS
@@ -48,6 +47,11 @@ def positions_of_lines(lines: Iterable[tuple[int, bytes]]) -> dict[RequestKey, S
     return found
 
 
+def is_topic_named(settings: Settings) -> bool:
+    """Whether the settings name the Kafka with the log topic; its default would be this machine."""
+    return settings.kafka.has_log and "bootstrap_servers" in settings.kafka.given
+
+
 def positions_of_topic(settings: Settings, tables: Tables, one: Wanted) -> Positions:
     """The positions of the fetches of a bucket, from the log topic.
 
@@ -59,8 +63,11 @@ def positions_of_topic(settings: Settings, tables: Tables, one: Wanted) -> Posit
         tables: opened for queries.
         one: the bucket and the period.
     """
-    is_named = settings.kafka.has_log and "bootstrap_servers" in settings.kafka.given
-    if one.bucket.quota_type != QuotaType.FETCH.value or not is_named or not tables.open_if_there("requests"):
+    if (
+        one.bucket.quota_type != QuotaType.FETCH.value
+        or not is_topic_named(settings)
+        or not tables.open_if_there("requests")
+    ):
         return {}
     from kquota_spark.kafka.log_messages import UnreadError, messages_at
     from kquota_spark.kafka.questions import message_format
@@ -78,7 +85,8 @@ def positions_of_topic(settings: Settings, tables: Tables, one: Wanted) -> Posit
         return {}
     layout = LogMessages(message_format(settings))
     of_bucket = (message for message in messages if message[:3] in brokers)
-    return positions_of_lines((brokers[message[:3]], _line(layout, message.value)) for message in of_bucket)
+    lines = ((brokers[message[:3]], layout.line(message.value)) for message in of_bucket)
+    return positions_of_lines((broker_id, found[0]) for broker_id, found in lines if found is not None)
 
 
 def _runs(wanted: Iterable[tuple[str, int, int]]) -> dict[Place, Sequence[Offsets]]:
@@ -91,13 +99,3 @@ def _runs(wanted: Iterable[tuple[str, int, int]]) -> dict[Place, Sequence[Offset
             break
         found = longer
     return {place: [run] for place, run in found.items()}
-
-
-def _line(layout: LogMessages, value: bytes) -> bytes:
-    """The line in a message; empty if there is none."""
-    if value.startswith(b"[") and layout.takes_lines:
-        return value
-    try:
-        return layout.opened(value)[0]
-    except Unreadable:
-        return b""

@@ -96,8 +96,8 @@ def names_in(value: Any) -> Iterator[str]:
 
 
 def test_all_reading_commands_are_asked(answers: dict[str, Any]) -> None:
-    # The tables of `kquota try` have no shadow: test_shadow_command.py asks for its names.
-    assert {command.name for command in GROUPS["answers"]} == {*SHAPES, "replay", "shadow"}
+    # The tables of `kquota try` have no shadow: test_shadow_command.py asks for its names. `slow` reads no tables.
+    assert {command.name for command in GROUPS["answers"]} == {*SHAPES, "replay", "shadow", "slow"}
 
 
 def test_each_name_of_a_delay_or_of_throttled_requests_is_a_declared_figure(answers: dict[str, Any]) -> None:

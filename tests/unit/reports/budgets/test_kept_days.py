@@ -280,7 +280,12 @@ def test_a_date_of_too_many_users_is_marked_and_read_from_the_tables(
     monkeypatch.undo()
     write_table(tmp_path, "usage", usage(1, user="bob"))
     assert [step.note for step in roll_up(settings, FIRST, SECOND)] == ["2 owners, 2 users"]
-    kinds = DeltaTable(str(tmp_path / "budget_days")).to_pyarrow_table(columns=["grouped_by"]).column(0).to_pylist()
+    kinds = (
+        DeltaTable(str(tmp_path / "budget_days"))
+        .to_pyarrow_table(columns=["grouped_by"])
+        .column(0)
+        .to_pylist()
+    )
     assert sorted(kinds) == ["owner", "owner", "owner", "user", "user", "user"]
 
 
