@@ -9,6 +9,7 @@ an older release lack reads as null, and Spark's INT96 times read as UTC. Querie
 from __future__ import annotations
 
 import tempfile
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -86,6 +87,12 @@ class Tables:
         # Queries that do not fit into memory spill here instead of into the current directory.
         self._spill = tempfile.TemporaryDirectory(prefix="kquota-")
         self._limit = None if most_s is None else TimeLimit(most_s, self._interrupt)
+        self._began_s = time.monotonic()
+
+    @property
+    def spent_s(self) -> float:
+        """The time since they were made, s."""
+        return time.monotonic() - self._began_s
 
     def _interrupt(self) -> None:
         if "_duckdb" in self.__dict__:

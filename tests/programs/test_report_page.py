@@ -18,8 +18,8 @@ from tests.support.reports.drawn_report import HOSTILE, empty_report, full_repor
 WIDE, NARROW, HEIGHT = 1280, 390, 900
 CHARTS = (
     "chart-throttled", "chart-worst", "chart-lengths", "chart-heat-produce", "chart-lines",
-    "chart-talkers-produce", "chart-talkers-fetch", "chart-skew", "chart-brokers", "chart-changes", "chart-calibration",
-    "chart-budgets", "chart-sizes",
+    "chart-talkers-produce", "chart-talkers-fetch", "chart-skew", "chart-brokers", "chart-changes", "chart-sizes",
+    "chart-calibration", "chart-budgets",
 )  # fmt: skip
 
 

@@ -6,7 +6,6 @@ report took before, and for a few buckets only.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -67,7 +66,7 @@ def period_sizes(scope: Scope) -> PeriodSizes:
     others = 0 if scope.tenant is not None else MOST_UNUSED
     rows = scope.tables.query(_CHOSEN, [scope.tenant, MOST_THROTTLED, others]).rows
     to_ms = scope.covered.to_ms // WINDOW_MS * WINDOW_MS
-    most_s = min(max(_SHARE * (time.monotonic() - scope.opened_s), LEAST_S), MOST_S)
+    most_s = min(max(_SHARE * scope.tables.spent_s, LEAST_S), MOST_S)
     with scope.tables.another(most_s) as tables:
         found = sized(tables, scope.cluster_id, to_ms, [BucketKey(*row) for row in rows], _guards(scope))
     return PeriodSizes(found, len(rows), to_ms)

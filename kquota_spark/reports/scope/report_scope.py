@@ -7,7 +7,6 @@ log count. Rows from JMX count only if the broker's log has no rows of that quot
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -157,8 +156,6 @@ class Scope:
     """Maximum rows of a list."""
     heat_rows: int = 40
     """Maximum buckets of a heat map."""
-    opened_s: float = field(default_factory=time.monotonic, compare=False)
-    """When it was opened, by the clock `time.monotonic`, s."""
     _found: dict[Callable[[Scope], Any], Any] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )

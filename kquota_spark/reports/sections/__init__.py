@@ -106,7 +106,7 @@ class AuditReport:
     recommendations_left_out: int = 0
     raises: Sequence[RaiseSum] = ()
     right_sizes: Sequence[SizeRow] = ()
-    """Of buckets with two weeks of history, the furthest from its target first. Empty on a tenant's page."""
+    """Buckets with two weeks of history, the furthest from its target first. Empty on a tenant's page."""
     right_sizes_chosen: int = 0
     """Number of the buckets that were chosen for a right size, with and without two weeks of history."""
     are_right_sizes_slow: bool = False

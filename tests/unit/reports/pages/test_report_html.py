@@ -103,6 +103,7 @@ def test_sections_stand_in_the_order_of_the_questions() -> None:
         "What changed?",
         "What is unprotected?",
         "What to do",
+        "Which limits do not fit?",
         "How much request time do brokers have?",
         "May I trust this page?",
         "How much error budget is left?",
