@@ -12,6 +12,7 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.model.attribution.causes import LEAST_DELAY_MS
 from kquota_spark.model.attribution.observed import BURST_S
+from kquota_spark.model.quotas.rules import END_MS
 from kquota_spark.reports.scope.shared_rows import BucketName
 from kquota_spark.reports.why.answers import Reasons
 from kquota_spark.reports.why.kept import INPUTS, slowed_text
@@ -23,7 +24,7 @@ from kquota_spark.schema.harm import EPISODE_DELAY_MS
 from kquota_spark.schema.key_columns import FROM_LOG
 from kquota_spark.store.delta.errors import OvertakenError, delta_errors
 from kquota_spark.store.delta.table import StoredTable
-from kquota_spark.store.reading import Tables
+from kquota_spark.store.reading import Tables, query
 from kquota_spark.store.rows import arrow_rows
 from kquota_spark.store.storage import place_of, storage_options
 from kquota_spark.store.table_log import set_log_properties
@@ -34,6 +35,7 @@ _MOST_PER_COMMIT = 100
 _WITHIN = Bounds(of_all=400_000, kept=UseOfKept.NEVER)
 """What is replayed between two commits. Each answer is that of `kquota why`, but without the lines of fetches."""
 _DAY_US = 86_400_000_000
+_FIRST = f"select epoch_ms(min(usage.second)) from usage where usage.cluster_id = ? and {FROM_LOG}"  # noqa: S608 - ours
 _NEW = f"""
 select episode_id, violations.event_date, broker_id, quota_type, bucket_user, bucket_client_id,
        epoch_ms(violations.start_time) as start_ms, epoch_ms(violations.end_time) as end_ms,
@@ -42,7 +44,7 @@ from violations
 where violations.cluster_id = ? and {FROM_LOG} and bucket_tags is null and list_contains(?::varchar[], quota_type)
   and greatest(coalesce(observed_throttled_ms, 0), coalesce(throttled_ms, 0)) >= {LEAST_DELAY_MS}
   and violations.end_time >= make_timestamptz(?::bigint) and violations.end_time < make_timestamptz(?::bigint)
-  and violations.start_time >= (select min(usage.second) from usage where usage.cluster_id = ? and {FROM_LOG})
+  and violations.start_time >= make_timestamptz(?::bigint)
   and not exists (
     from causes where causes.cluster_id = violations.cluster_id and causes.episode_id = violations.episode_id
       and inputs = {INPUTS})
@@ -60,6 +62,8 @@ class KeptCauses:
             progress: takes a line after each commit.
         """
         self._left = _MOST_AT_ONCE
+        self._first_ms: int | None = None
+        """The first request that the tables have, epoch ms: earlier violations cannot be replayed."""
         self._progress = progress
 
     def __call__(self, settings: Settings, day: date) -> int:
@@ -78,7 +82,9 @@ class KeptCauses:
             UserError: the table cannot be written.
         """
         try:
-            new = _new(settings, day, self._left)
+            if self._first_ms is None:
+                self._first_ms = _first_ms(settings)
+            new = _new(settings, day, self._first_ms, self._left)
         except UserError:  # no usage or no violations, as with JMX alone
             return 0
         done = 0
@@ -95,16 +101,22 @@ _Kept = Sequence[tuple[Mapping[str, Any], Reasons]]
 """Violations as rows of `_NEW`, each with its causes."""
 
 
-def _new(settings: Settings, day: date, most: int) -> list[dict[str, Any]]:
+def _first_ms(settings: Settings) -> int:
+    """The first second of `usage`, epoch ms; without one the end of time."""
+    found = query(settings, ["usage"], _FIRST, [settings.cluster_id]).rows[0][0]
+    return END_MS if found is None else int(found)
+
+
+def _new(settings: Settings, day: date, first_ms: int, most: int) -> list[dict[str, Any]]:
     """The violations of a day without kept causes, or with those of other figures."""
     begins = datetime(day.year, day.month, day.day, tzinfo=UTC) - timedelta(seconds=BURST_S)
     from_us = round(begins.timestamp()) * 1_000_000
-    own = settings.cluster_id
+    if from_us + _DAY_US <= 1_000 * first_ms:
+        return []
     with Tables(settings) as tables:
-        for name in ("violations", "usage"):
-            tables.open(name)
+        tables.open("violations")
         tables.open_if_there(CAUSES.name)
-        asked = [own, list(COVERED), from_us, from_us + _DAY_US, own, most]
+        asked = [settings.cluster_id, list(COVERED), from_us, from_us + _DAY_US, 1_000 * first_ms, most]
         return tables.query(_NEW, asked).dicts()
 
 
