@@ -305,7 +305,7 @@ def test_a_date_of_too_many_users_is_marked_and_read_from_the_tables(
         .column(0)
         .to_pylist()
     )
-    assert sorted(kinds) == ["owner", "owner", "owner", "user", "user", "user"]
+    assert sorted(map(str, kinds)) == ["owner", "owner", "owner", "user", "user", "user"]
 
 
 def test_a_date_that_cannot_be_read_is_a_note_and_stops_no_other(tmp_path: Path) -> None:
