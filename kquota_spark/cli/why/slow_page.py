@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from kquota_spark.cli.options import counted
 from kquota_spark.cli.text.page import Page, Tone
 from kquota_spark.formats.text.escape import cut, terminal_text, width
-from kquota_spark.formats.text.person_units import or_dash, person_ms, person_span
+from kquota_spark.formats.text.person_units import counted, or_dash, person_ms, person_span
 from kquota_spark.reports.slow.cures import cure_command
 from kquota_spark.store.reading import utc_text
 

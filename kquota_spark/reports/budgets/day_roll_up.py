@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from datetime import date, timedelta
 from typing import Any
 
@@ -72,8 +72,10 @@ class BudgetRollUp:
                 else counted(len(found), grouping.kept_as)
             )
             rows += found
-        if rows:
-            _replace(settings, name, groupings, rows)
+        # Rows of what the tables do not have any more must not outlive the date.
+        kinds = self._found.stale_kinds(name) | {grouping.kept_as for grouping in groupings}
+        if rows or self._found.stale_kinds(name):
+            _replace(settings, name, kinds | ({MANY_USERS} if USER in kinds else set()), rows)
         action = "add date" if rows else "skip"
         return Step(BUDGET_DAYS.name, action, name, int(bool(rows)), ", ".join(notes)) if notes else None
 
@@ -102,6 +104,11 @@ class _Missing:
                 state.holds(self.files, grouping) or self._is_marked(state, grouping) for state in of_day
             )
         ]
+
+    def stale_kinds(self, day: str) -> set[str]:
+        """The values of `grouped_by` of rows of a date that were computed from other rows than the tables have."""
+        of_day = (state for state in self._states if state.day == day and day in self._days)
+        return {state.grouped_by for state in of_day if not state.has_all_rows(self.files)}
 
     def _is_marked(self, state: State, grouping: Grouping) -> bool:
         is_marked = grouping.kept_as == USER and state.grouped_by == MANY_USERS
@@ -168,14 +175,19 @@ def _seconds(own: OwnSeconds, first_s: int) -> dict[str, Any]:
     }
 
 
-def _replace(
-    settings: Settings, day: str, groupings: Sequence[Grouping], rows: Sequence[dict[str, Any]]
-) -> None:
-    """Replace the rows of a date and of some groupings in one commit."""
-    kept = [grouping.kept_as for grouping in groupings]
-    kinds = ", ".join(f"'{kind}'" for kind in (*kept, *([MANY_USERS] if USER in kept else ())))
+def _replace(settings: Settings, day: str, kinds: Set[str], rows: Sequence[dict[str, Any]]) -> None:
+    """Replace the rows of a date and of some values of `grouped_by` in one commit."""
+    names = ", ".join(f"'{kind}'" for kind in sorted(kinds))
     cluster = settings.cluster_id.replace("'", "''")
-    where = f"cluster_id = '{cluster}' AND event_date = '{day}' AND grouped_by IN ({kinds})"
+    where = f"cluster_id = '{cluster}' AND event_date = '{day}' AND grouped_by IN ({names})"
     create_table(settings, BUDGET_DAYS)
     data = arrow_rows(BUDGET_DAYS, rows)
-    retried(lambda: delta_table(settings, BUDGET_DAYS.name).replace(data, where))
+
+    def replace() -> None:
+        table = delta_table(settings, BUDGET_DAYS.name)
+        if rows:
+            table.replace(data, where)
+        else:
+            table.delete(where)
+
+    retried(replace)

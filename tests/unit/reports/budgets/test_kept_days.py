@@ -259,6 +259,25 @@ def test_a_file_of_owners_with_a_mistake_leaves_the_users(tmp_path: Path) -> Non
     assert second.note == "1 user"
 
 
+def test_a_row_that_cannot_be_computed_again_goes_before_its_date_does(tmp_path: Path) -> None:
+    settings = three_days(tmp_path)
+    roll_up(settings, FIRST, SECOND)
+    write_table(tmp_path, "usage", usage(20))
+    (tmp_path / "owners.yaml").write_text("owners: 7\n", encoding="utf-8")
+    assert [(step.date, step.note.endswith(", 1 user")) for step in roll_up(settings, FIRST, SECOND)] == [
+        (FIRST, True)
+    ]
+    for name in ("usage", "decisions"):
+        delta_table(settings, name).delete(f"event_date < '{SECOND}'")
+    # The row by owner lacked the late second. That of the user has it: 11 + 10 + 10 and two before midnight.
+    to_ms = at(MIDNIGHT_S + DAY_S + 10)
+    assert kept_dates(settings, to_ms, by_owner(OWNERS)) == [SECOND]
+    assert (kept_dates(settings, to_ms, by_user()), spent(settings, by_user())) == (
+        [FIRST, SECOND],
+        {"alice": (33, 5)},
+    )
+
+
 def test_a_date_of_too_many_users_is_marked_and_read_from_the_tables(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -286,7 +305,7 @@ def test_a_date_of_too_many_users_is_marked_and_read_from_the_tables(
         .column(0)
         .to_pylist()
     )
-    assert sorted(kinds) == ["owner", "owner", "owner", "user", "user", "user"]
+    assert sorted(map(str, kinds)) == ["owner", "owner", "owner", "user", "user", "user"]
 
 
 def test_a_date_that_cannot_be_read_is_a_note_and_stops_no_other(tmp_path: Path) -> None:
