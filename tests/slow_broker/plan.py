@@ -17,8 +17,12 @@ END_S = 18.0
 NAMES = ("alder", "birch", "cedar", "elder", "hazel", "larch", "maple", "rowan", "sorrel", "willow")
 """Users. Which of them does what is drawn for each run."""
 
-_TINY_CONNECTIONS = 10
-"""A broker takes one request of a connection at a time: few connections with cheap requests make nobody wait."""
+_MORE_CONNECTIONS = {Kind.TINY_PRODUCE: 10, Kind.REPACK: 1, Kind.ALL_CONFIGS: 1}
+"""A broker takes one request of a connection at a time: few connections with cheap requests make nobody wait.
+
+All other kinds have `_USUAL_MORE`. With 4 to 8 connections they made nobody wait where processors were free.
+"""
+_USUAL_MORE = 4
 ANTAGONIST = "antagonist"
 """The role of the client that slows the others."""
 
@@ -123,7 +127,7 @@ def _antagonist(chance: Chance, user: str, kind: Kind) -> Activity:
         lambda after_s: after_s < block_s,
     )
     is_on = chance.choice(shapes)
-    connections = chance.randint(4, 8) * (_TINY_CONNECTIONS if kind is Kind.TINY_PRODUCE else 1)
+    connections = chance.randint(4, 8) * _MORE_CONNECTIONS.get(kind, _USUAL_MORE)
 
     def pause(at_s: float) -> float | None:
         return 0.0 if at_s >= begin_s and is_on(at_s - begin_s) else None

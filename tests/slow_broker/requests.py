@@ -68,8 +68,8 @@ def wires() -> Mapping[Kind, Wire]:
         Kind.LARGE_PRODUCE: _produce(PLAIN, [0], large),
         Kind.ASK: Wire(_METADATA, 1, struct.pack(">i", 1) + wire_text(PLAIN)),
         Kind.REPACK: _produce(PACKED, [0], packed_batch([b"y" * 60] * 12_000, _GZIP, _gzipped))._replace(depth=2),
-        Kind.TINY_PRODUCE: _produce(TINY, [0], tiny)._replace(depth=10),
-        Kind.ALL_METADATA: Wire(_METADATA, 1, struct.pack(">i", -1), 4),
+        Kind.TINY_PRODUCE: _produce(TINY, [0], tiny)._replace(depth=40),
+        Kind.ALL_METADATA: Wire(_METADATA, 1, struct.pack(">i", -1), 8),
         Kind.WIDE_FETCH: _fetch(WIDE, many, 2_000)._replace(depth=2),
         Kind.WIDE_PRODUCE: _produce(WIDE, many[:100], tiny)._replace(depth=4),
         Kind.FIND_OFFSETS: Wire(

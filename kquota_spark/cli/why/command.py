@@ -206,8 +206,8 @@ def _bucket(answer: Answer) -> dict[str, Any]:
             {
                 "broker_id": each.broker_id,
                 "other_clients": len(each.victims),
-                "queue_usual_ms": round(each.before_ms, 3),
-                "queue_slow_ms": round(each.during_ms, 3),
+                "waited_usual_ms": round(each.before_ms, 3),
+                "waited_slow_ms": round(each.during_ms, 3),
                 "suspect_user": each.suspect and each.suspect.client[0],
                 "suspect_client_id": each.suspect and each.suspect.client[1],
             }

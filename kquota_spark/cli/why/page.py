@@ -84,7 +84,7 @@ def slow_text(one: SlowFor) -> str:
     """A slow broker in one sentence; names are not escaped."""
     before, during = map(wait_text, (one.before_ms, one.during_ms))
     clients = counted(len(one.victims), "other client")
-    text = f"broker {one.broker_id} was slow: the queue time of {clients} rose from {before} to {during}"
+    text = f"broker {one.broker_id} was slow: the waiting time of {clients} rose from {before} to {during}"
     return text if one.suspect is None else f"{text}, while {name_of(one.suspect.client)} kept it busy"
 
 

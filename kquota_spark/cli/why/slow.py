@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "slow": (
         "answers",
-        "which client slowed a broker for the others: their queue times against its work",
+        "which client slowed a broker for the others: their waiting times against its work",
         "kquota slow --since 10m",
         "kquota slow broker-1/kafka-request.log --since 2026-11-21T20:04:00Z",
     ),
@@ -32,9 +32,9 @@ _DEFAULT_MS = 600_000
 _PROGRESS_EVERY_S = 2.0
 _COLUMNS = (
     "broker_id", "role", "user", "client_id", "is_named", "correlation", "handler_share_percent",
-    "usual_handler_share_percent", "busy_threads", "slow_seconds", "seconds", "requests", "queue_usual_ms",
-    "queue_slow_ms", "queue_median_before_ms",
-    "queue_median_ms", "queue_p95_before_ms", "queue_p95_ms", "cure",
+    "usual_handler_share_percent", "busy_threads", "slow_seconds", "seconds", "requests", "waited_usual_ms",
+    "waited_slow_ms", "waited_median_before_ms",
+    "waited_median_ms", "waited_p95_before_ms", "waited_p95_ms", "cure",
 )  # fmt: skip
 
 
@@ -126,18 +126,18 @@ def _rows(broker_id: int, one: SlowBroker) -> Iterator[dict[str, Any]]:
             "slow_seconds": victim.slow_windows * one.width_ms // 1_000,
             "seconds": victim.windows * one.width_ms // 1_000,
             "requests": victim.requests,
-            "queue_usual_ms": _rounded(victim.usual_ms),
-            "queue_slow_ms": _rounded(victim.slow_ms),
+            "waited_usual_ms": _rounded(victim.usual_ms),
+            "waited_slow_ms": _rounded(victim.slow_ms),
             **_waited(victim.before, victim.during),
         }
 
 
 def _waited(before: Waited, during: Waited) -> dict[str, float | None]:
     return {
-        "queue_median_before_ms": _rounded(before.median_ms),
-        "queue_median_ms": _rounded(during.median_ms),
-        "queue_p95_before_ms": _rounded(before.p95_ms),
-        "queue_p95_ms": _rounded(during.p95_ms),
+        "waited_median_before_ms": _rounded(before.median_ms),
+        "waited_median_ms": _rounded(during.median_ms),
+        "waited_p95_before_ms": _rounded(before.p95_ms),
+        "waited_p95_ms": _rounded(during.p95_ms),
     }
 
 

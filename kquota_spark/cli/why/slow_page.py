@@ -36,7 +36,7 @@ def print_broker(page: Page, broker_id: int, one: SlowBroker, period: Period) ->
     page.paragraph("", length, Tone.FAINT, indent=0)
     page.line()
     medians = _change(one.before.median_ms, one.during.median_ms)
-    page.paragraph("queue", f"{medians} (median), {_change(one.before.p95_ms, one.during.p95_ms)} (95 %)")
+    page.paragraph("waits", f"{medians} (median), {_change(one.before.p95_ms, one.during.p95_ms)} (95 %)")
     page.paragraph("slow", _slow_text(one), Tone.BAD if one.victims else Tone.GOOD)
     named = [suspect for suspect in one.suspects if suspect.is_named]
     for suspect in named[:1]:
@@ -80,7 +80,7 @@ def _slow_text(one: SlowBroker) -> str:
 def _suspect_text(one: Suspect) -> str:
     return (
         f"{name_of(one.client)} used {100 * one.share:.0f} % of the handler time while others waited, and "
-        f"{100 * one.usual_share:.0f} % otherwise"
+        f"{100 * one.usual_share:.0f} % usually"
     )
 
 

@@ -1,11 +1,11 @@
 """Who slowed whom on a broker: clients that waited longer than usual, and the client that explains it.
 
-A victim is a client with requests that wait longer for a request handler than is usual for it, in windows in which no
-quota throttles it. A suspect is a client that uses the handlers much where all others wait long, and little where they
-wait as usual. A client that only waits is no suspect.
+A victim is a client with requests that wait longer for the broker's threads than is usual for it, in windows in which
+no quota throttles it. A suspect is a client that uses the handlers much where all others wait long, and little where
+they wait as usual. A client that only waits is no suspect.
 
 Source of the correlation: X. Zhang et al., "CPI2: CPU performance isolation for shared compute clusters" (EuroSys
-2013). There the value is the cycles per instruction of a task. Here it is the mean queue time of the other clients.
+2013). There the value is the cycles per instruction of a task. Here it is the mean waiting time of the other clients.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from kquota_spark.model.interference.windows import Cell, Client, Histogram, Win
 
 RISE = 2.0
 """A client waits longer than usual from this multiple of its usual waiting time on."""
-LEAST_RISE_MS = 3.0
-"""And only from this many milliseconds above its usual waiting time on."""
+LEAST_RISE_MS = 1.0
+"""And only from this many milliseconds above its usual waiting time on. On an idle broker requests wait 0.05 ms."""
 LEAST_SLOW = 3
 """Least slow windows of a victim, as in CPI2."""
 LEAST_USUAL = 5
@@ -35,7 +35,7 @@ LEAST_BUSY = 0.25
 EXPLAINED_ABOVE = 0.5
 """A suspect has `LEAST_SHARE` of the handler time in more than this share of the slow windows."""
 LEAST_GROWTH = 1.5
-"""Least growth of that share from the other windows to the slow ones."""
+"""Least growth of that share from the usual windows to the slow ones."""
 MOST_SUSPECTS = 5
 """Maximum number of suspects that are listed, named or not."""
 _MOST_TRIED = 10
@@ -78,7 +78,7 @@ class Suspect(NamedTuple):
     share: float
     """Its share of the handler time in the slow windows, from 0 to 1."""
     usual_share: float
-    """The same in the other windows."""
+    """The same in the windows before the period; in those that are not slow if none came before."""
     busy_threads: float
     """Request handlers that it kept busy in the slow windows, on average."""
     explained: float
@@ -91,7 +91,7 @@ class Suspect(NamedTuple):
 
     @property
     def is_named(self) -> bool:
-        """Whether its work explains the waiting: it goes with it, is enough, and is more than in other windows."""
+        """Whether its work explains the waiting: it goes with it, is enough, and is more than usual."""
         is_enough = self.busy_threads >= LEAST_BUSY and self.explained > EXPLAINED_ABOVE
         is_more = self.share >= LEAST_SHARE and self.share >= LEAST_GROWTH * self.usual_share
         return self.correlation >= SUSPECT_FROM and is_enough and is_more
@@ -258,7 +258,7 @@ def _suspect(
         client,
         correlation,
         _share(own, used, slow),
-        _share(own, used, signal.keys() - slow),
+        _share(own, used, [window for window in signal if window < of.first_asked] or signal.keys() - slow),
         slow_ms / (len(slow) * of.width_ms),
         explained / len(slow),
     )

@@ -37,8 +37,13 @@ class Served(NamedTuple):
     response_queue_ms: float
     """Time until a network thread took its response (`responseQueueTimeMs`)."""
     send_ms: float
-    """Time to send its response (`sendTimeMs`): an upper bound of the network thread's time."""
+    """Time to send its response (`sendTimeMs`)."""
     is_throttled: bool
+
+    @property
+    def waited_ms(self) -> float:
+        """Time in which it waited for threads, ms: for a handler, for a network thread, and until that had sent."""
+        return self.queue_ms + self.response_queue_ms + self.send_ms
 
 
 class Cell:
@@ -116,7 +121,7 @@ class Windows:
         """By client and number of the window."""
         self.before: dict[Client, Histogram] = {}
         self.during: dict[Client, Histogram] = {}
-        """Request queue times by client, before the period and in it."""
+        """Waiting times by client, before the period and in it."""
         self._since_ms = since_ms
         self.requests = 0
 
@@ -131,14 +136,14 @@ class Windows:
         for window, _ in self._parts(taken_ms - one.queue_ms, taken_ms):
             cell = _cell(cells, window)
             cell.waits += 1
-            cell.waited_ms += one.queue_ms
+            cell.waited_ms += one.waited_ms
         for window, part_ms in self._parts(taken_ms, one.handled_ms):
             _cell(cells, window).used_ms += part_ms
         cell = _cell(cells, min(self._window(one.handled_ms), self.count - 1))
         cell.requests += 1
         cell.throttled += one.is_throttled
         histograms = self.before if one.handled_ms < self._since_ms else self.during
-        histograms.setdefault(client, Histogram()).add(one.queue_ms)
+        histograms.setdefault(client, Histogram()).add(one.waited_ms)
 
     @property
     def begins_ms(self) -> int:

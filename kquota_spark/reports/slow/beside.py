@@ -25,12 +25,12 @@ class SlowFor(NamedTuple):
 
     @property
     def before_ms(self) -> float:
-        """The median of the usual queue times of the victims, ms."""
+        """The median of the usual waiting times of the victims, ms."""
         return median(victim.usual_ms for victim in self.victims)
 
     @property
     def during_ms(self) -> float:
-        """The median of their queue times while it was slow, ms."""
+        """The median of their waiting times while it was slow, ms."""
         return median(victim.slow_ms for victim in self.victims)
 
 
