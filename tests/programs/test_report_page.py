@@ -232,8 +232,8 @@ def test_the_search_leaves_rows_with_the_text_and_opens_their_tables(browser: Ch
 
     open_before, _ = search("")
     # @SUM(1+1) is in every table once, in talkers twice: throttled, heat, lines, two of talkers, spread, by broker,
-    # cluster limits, changes, findings, error budgets.
-    assert search("@sum(1+1)") == (11, "11 rows match")
+    # cluster limits, changes, findings, error budgets, right sizes.
+    assert search("@sum(1+1)") == (12, "12 rows match")
     assert search("no such client") == (0, "0 rows match")
     assert search("")[0] > open_before
 

@@ -94,6 +94,7 @@ THEN = [
     # With servers that do not answer.
     ("doctor --before", 2),
     ("watch --once", 1),
+    ("slow --since 10m", 1),
     ("ship --once --file 7={root}/broker-7.log", 1),
     ("collect jmx", 1),
     ("enforce plan", 1),

@@ -20,7 +20,7 @@ from tests.support.logs.replayed_captures import run
 from tests.support.places import DATA
 
 FOLDER = DATA / "slow-broker"
-LOG = FOLDER / "broker-1.kafka-request.log.gz"
+LOG = FOLDER / "broker-1.log.gz"
 MADE = json.loads((FOLDER / "run.json").read_text())
 PERIOD = ("--since", str(MADE["since_ms"]), "--until", str(MADE["to_ms"]))
 
