@@ -37,20 +37,20 @@ def test_the_audit_gives_the_verdicts_of_the_broker(
     # The minute of the demo's own policies can be over before a busy machine has audited half of it.
     policy = demo_enforcement._POLICY.replace("within: 1 min", "within: 1 h")
     monkeypatch.setattr(demo_enforcement, "_POLICY", policy)
-    summaries: dict[Path, dict[str, Any]] = {}
+    summaries: dict[Path, tuple[dict[str, Any], str]] = {}
 
     def judged(run: str) -> dict[str, Any]:
         directory = tmp_path / run
         monkeypatch.setattr(demo, "DIRECTORY", directory)
         assert demo.main() == 0, capsys.readouterr()
-        summaries[directory] = json.loads((directory / "summary.json").read_text(encoding="utf-8"))
-        produces: dict[str, Any] = summaries[directory]["agreement"]["produce"]
+        summary = json.loads((directory / "summary.json").read_text(encoding="utf-8"))
+        summaries[directory] = summary, capsys.readouterr().out
+        produces: dict[str, Any] = summary["agreement"]["produce"]
         return produces
 
     few_are_wrong(judged)
-    [*_, (directory, summary)] = summaries.items()
+    [*_, (directory, (summary, said))] = summaries.items()
     # Quotas that are younger than the time that policies look at are left alone.
-    said = capsys.readouterr().out
     # The answer comes first, what to do with it last.
     first, last = (
         f"$ kquota throttled --config {directory}/kquota.yaml\n",
