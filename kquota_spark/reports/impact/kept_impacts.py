@@ -10,11 +10,10 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.reports.impact.edit_impact import Impact, Impacts, day_of, impact_rows
 from kquota_spark.schema.shadow_tables import EDIT_IMPACT
+from kquota_spark.store.creation import create_table
 from kquota_spark.store.delta.errors import delta_errors
-from kquota_spark.store.delta.table import StoredTable
 from kquota_spark.store.rows import arrow_rows
-from kquota_spark.store.storage import place_of, storage_options
-from kquota_spark.store.table_log import set_log_properties
+from kquota_spark.store.storage import delta_table, place_of
 
 _MOST_AT_ONCE = 100
 """Maximum edits per run; each replays up to a day of its clients. The next run continues."""
@@ -54,16 +53,7 @@ class KeptImpacts:
 
 
 def _append(settings: Settings, rows: pa.Table) -> None:
-    path = place_of(settings.tables, EDIT_IMPACT.name)
-    with delta_errors(f"table {EDIT_IMPACT.name} cannot be written at {path}"):
-        table = StoredTable.created(
-            path,
-            EDIT_IMPACT.arrow_schema(),
-            EDIT_IMPACT.log_properties,
-            storage_options(settings),
-            partition_by=EDIT_IMPACT.partition_by,
-            name=EDIT_IMPACT.name,
-            grain=EDIT_IMPACT.grain,
-        )
-        set_log_properties(table, EDIT_IMPACT)
-        table.append(rows)
+    create_table(settings, EDIT_IMPACT)
+    place = place_of(settings.tables, EDIT_IMPACT.name)
+    with delta_errors(f"table {EDIT_IMPACT.name} cannot be written at {place}"):
+        delta_table(settings, EDIT_IMPACT.name).append(rows)

@@ -22,12 +22,11 @@ from kquota_spark.reports.why.rows import cause_rows
 from kquota_spark.schema.cause_table import CAUSES
 from kquota_spark.schema.harm import EPISODE_DELAY_MS
 from kquota_spark.schema.key_columns import FROM_LOG
+from kquota_spark.store.creation import create_table
 from kquota_spark.store.delta.errors import OvertakenError, delta_errors
-from kquota_spark.store.delta.table import StoredTable
 from kquota_spark.store.reading import Tables, query
 from kquota_spark.store.rows import arrow_rows
-from kquota_spark.store.storage import place_of, storage_options
-from kquota_spark.store.table_log import set_log_properties
+from kquota_spark.store.storage import delta_table, place_of
 
 _MOST_AT_ONCE = 1_000
 """Maximum violations per run, those with the most total delay of each day first. The next run continues."""
@@ -168,19 +167,9 @@ def _write(settings: Settings, kept: _Kept) -> None:
     days = sorted({row["event_date"].isoformat() for row, _ in kept})
     episodes = [row["episode_id"] for row, _ in kept]
     where = f"cluster_id = {_text(own)} and event_date in {_texts(days)} and episode_id in {_texts(episodes)}"
-    path = place_of(settings.tables, CAUSES.name)
-    with delta_errors(f"table {CAUSES.name} cannot be written at {path}"):
-        table = StoredTable.created(
-            path,
-            CAUSES.arrow_schema(),
-            CAUSES.log_properties,
-            storage_options(settings),
-            partition_by=CAUSES.partition_by,
-            name=CAUSES.name,
-            grain=CAUSES.grain,
-        )
-        set_log_properties(table, CAUSES)
-        table.replace(rows, where)
+    create_table(settings, CAUSES)
+    with delta_errors(f"table {CAUSES.name} cannot be written at {place_of(settings.tables, CAUSES.name)}"):
+        delta_table(settings, CAUSES.name).replace(rows, where)
 
 
 def _texts(values: Sequence[str]) -> str:
