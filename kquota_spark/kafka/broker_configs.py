@@ -18,6 +18,7 @@ from kquota_spark.process.polling import Polling
 from kquota_spark.schema.broker_tables import BROKER_CONFIGS
 from kquota_spark.schema.gap_tables import BROKER_RESTART, LOG_GAPS
 from kquota_spark.store.delta.errors import delta_errors
+from kquota_spark.store.delta.table import sql_text
 from kquota_spark.store.storage import delta_table, delta_table_if_there
 
 _log = logging.getLogger(__name__)
@@ -205,7 +206,7 @@ def _record(
         }
         rows.append(reported | {"valid_from": None if last is None else begun, "valid_to": None})
     if is_changed:
-        quoted = settings.cluster_id.replace("'", "''")
         delta_table(settings, BROKER_CONFIGS.name).replace(
-            pa.Table.from_pylist(rows, schema=BROKER_CONFIGS.arrow_schema()), f"cluster_id = '{quoted}'"
+            pa.Table.from_pylist(rows, schema=BROKER_CONFIGS.arrow_schema()),
+            f"cluster_id = {sql_text(settings.cluster_id)}",
         )

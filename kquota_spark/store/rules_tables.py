@@ -20,7 +20,7 @@ from kquota_spark.model.quotas.rules import BEGINNING_MS, END_MS, QuotaChange, R
 from kquota_spark.schema.columns import Table
 from kquota_spark.schema.quota_tables import QUOTA_CHANGES, QUOTA_RULES
 from kquota_spark.store.delta.errors import committed, delta_errors
-from kquota_spark.store.delta.table import StoredTable
+from kquota_spark.store.delta.table import StoredTable, sql_text
 from kquota_spark.store.quota_rows import OF_SOURCES, SOURCE_LEVEL, known_through_ms, source_filter
 from kquota_spark.store.rows import arrow_rows, entity_columns, rows_in_ms
 from kquota_spark.store.storage import place_of
@@ -73,7 +73,7 @@ class RulesTables:
         self._cluster_id, self._storage = cluster_id, storage
         self._source: Source = source
         self.apply_lag_ms = apply_lag_ms
-        self._mine = f"cluster_id = {_quoted(cluster_id)}"
+        self._mine = f"cluster_id = {sql_text(cluster_id)}"
         self._changes_table = open_rules_table(root, QUOTA_CHANGES, storage)
         self._rules_table = open_rules_table(root, QUOTA_RULES, storage)
         self._tidied_at_s = time.monotonic()
@@ -148,7 +148,7 @@ class RulesTables:
         changes: Iterable[QuotaChange] = self.changes
         if edited is not None and len(edited) <= _MOST_NAMED:
             changes = [change for change in self.changes if change.entity in edited]
-            names = ", ".join(_quoted(str(entity)) for entity in edited)
+            names = ", ".join(sql_text(str(entity)) for entity in edited)
             predicate += f" AND ({OF_SOURCES} OR entity IN ({names}))" if edited else f" AND {OF_SOURCES}"
         rules = rule_periods(changes, apply_lag_ms=self.apply_lag_ms)
         self._write_rules(rules, known_through_ms, predicate)
@@ -332,7 +332,3 @@ def _rows(
 ) -> list[dict[str, Any]]:
     """Rows as Python values, times in epoch milliseconds."""
     return rows_in_ms(table.rows(columns, filters))
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"

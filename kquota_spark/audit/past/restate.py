@@ -38,6 +38,7 @@ from kquota_spark.schema.columns import Table
 from kquota_spark.schema.key_columns import FROM_LOG
 from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE
 from kquota_spark.store.commits import add_rows, replace_rows
+from kquota_spark.store.delta.table import sql_text
 from kquota_spark.store.parts import Part, PartWriter
 from kquota_spark.store.reading import query, utc_text
 
@@ -242,9 +243,8 @@ def _replace(
         # Followers of the table skip commits that replace rows. A commit that only adds rows needs a mark of its own.
         add_rows(settings, declared, parts)
     else:
-        cluster = settings.cluster_id.replace("'", "''")
         within = f"{_dates(from_ms, to_ms)} AND {_second_of_log_within(from_ms, to_ms)}"
-        replace_rows(settings, declared, parts, f"cluster_id = '{cluster}' AND {within}")
+        replace_rows(settings, declared, parts, f"cluster_id = {sql_text(settings.cluster_id)} AND {within}")
     return sum(part.rows for part in parts)
 
 

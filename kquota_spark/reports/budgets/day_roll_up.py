@@ -28,6 +28,7 @@ from kquota_spark.reports.scope.period import Period
 from kquota_spark.schema.budget_tables import BUDGET_DAYS
 from kquota_spark.store.commits import retried
 from kquota_spark.store.creation import create_table
+from kquota_spark.store.delta.table import sql_text, sql_texts
 from kquota_spark.store.reading import Tables
 from kquota_spark.store.rows import arrow_rows
 from kquota_spark.store.storage import delta_table
@@ -177,9 +178,8 @@ def _seconds(own: OwnSeconds, first_s: int) -> dict[str, Any]:
 
 def _replace(settings: Settings, day: str, kinds: Set[str], rows: Sequence[dict[str, Any]]) -> None:
     """Replace the rows of a date and of some values of `grouped_by` in one commit."""
-    names = ", ".join(f"'{kind}'" for kind in sorted(kinds))
-    cluster = settings.cluster_id.replace("'", "''")
-    where = f"cluster_id = '{cluster}' AND event_date = '{day}' AND grouped_by IN ({names})"
+    own, names = sql_text(settings.cluster_id), sql_texts(sorted(kinds))
+    where = f"cluster_id = {own} AND event_date = '{day}' AND grouped_by IN {names}"
     create_table(settings, BUDGET_DAYS)
     data = arrow_rows(BUDGET_DAYS, rows)
 

@@ -24,6 +24,7 @@ from kquota_spark.schema.harm import EPISODE_DELAY_MS
 from kquota_spark.schema.key_columns import FROM_LOG
 from kquota_spark.store.creation import create_table
 from kquota_spark.store.delta.errors import OvertakenError, delta_errors
+from kquota_spark.store.delta.table import sql_text, sql_texts
 from kquota_spark.store.reading import Tables, query
 from kquota_spark.store.rows import arrow_rows
 from kquota_spark.store.storage import delta_table, place_of
@@ -166,17 +167,7 @@ def _write(settings: Settings, kept: _Kept) -> None:
     rows = arrow_rows(CAUSES, (each for row, found in kept for each in _rows(own, row, found)))
     days = sorted({row["event_date"].isoformat() for row, _ in kept})
     episodes = [row["episode_id"] for row, _ in kept]
-    where = f"cluster_id = {_text(own)} and event_date in {_texts(days)} and episode_id in {_texts(episodes)}"
+    where = f"cluster_id = {sql_text(own)} and event_date in {sql_texts(days)} and episode_id in {sql_texts(episodes)}"
     create_table(settings, CAUSES)
     with delta_errors(f"table {CAUSES.name} cannot be written at {place_of(settings.tables, CAUSES.name)}"):
         delta_table(settings, CAUSES.name).replace(rows, where)
-
-
-def _texts(values: Sequence[str]) -> str:
-    """Values as a list of SQL."""
-    return f"({', '.join(_text(value) for value in values)})"
-
-
-def _text(value: str) -> str:
-    escaped = value.replace("'", "''")
-    return f"'{escaped}'"

@@ -28,6 +28,18 @@ Options = Mapping[str, str] | None
 """Options of the store under deltalake's names; None leaves them to the environment."""
 Filters = list[tuple[str, str, Any]] | None
 """Conditions that all hold, each a column, an operator and a value; None for all rows."""
+
+
+def sql_text(value: str) -> str:
+    """A text as a literal in a condition of `StoredTable.replace`, `delete` or `merge`."""
+    return "'" + value.replace("'", "''") + "'"
+
+
+def sql_texts(values: Iterable[str]) -> str:
+    """Texts as the list of `in`."""
+    return f"({', '.join(map(sql_text, values))})"
+
+
 Once = tuple[str, int]
 """A writer and a number: a commit that carries it is refused if one of the same writer came since the snapshot."""
 

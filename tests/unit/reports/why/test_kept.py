@@ -103,6 +103,13 @@ def test_each_part_is_a_row_and_they_add_up_to_the_delay(recorded: Path, tmp_pat
     assert {row["episode_id"] for row in rows} == {"e0"}
 
 
+def test_files_have_the_statistics_that_readers_skip_by(recorded: Path, tmp_path: Path) -> None:
+    settings = _copied(recorded, tmp_path)
+    KeptCauses()(settings, DAY)
+    properties = DeltaTable(f"{settings.tables}/causes").metadata().configuration
+    assert properties["delta.dataSkippingStatsColumns"] == "start_time"
+
+
 def test_a_second_run_writes_nothing(recorded: Path, tmp_path: Path) -> None:
     settings = _copied(recorded, tmp_path)
     assert KeptCauses()(settings, DAY) == 1
