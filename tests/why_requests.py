@@ -29,17 +29,18 @@ from kquota_spark.schema.tables import DECISIONS, USAGE, VIOLATIONS
 from kquota_spark.store.rows import entity_columns
 from tests.bench.big_tables import DAYS, FIRST_DAY, write_big_tables
 
-_BUCKETS, _SECONDS, _BROKER, _LIMIT = 20, 3_600, 9, 1_000_000.0
+_BUCKETS, _BROKER, _LIMIT = 20, 9, 1_000_000.0
+BUSY_S = 3_600
 _BYTES = 100_000
 _DAY = FIRST_DAY + timedelta(days=DAYS - 1)
 _BEGIN_S = round(datetime(_DAY.year, _DAY.month, _DAY.day, 22, tzinfo=UTC).timestamp())
 
 
-def _points(client: int, each: int) -> Any:
+def _points(client: int, each: int, seconds: int) -> Any:
     """The points of one client, `each` in every second on a connection of its own."""
-    count = _SECONDS * each
-    place = np.tile(np.arange(each), _SECONDS)
-    times = 1_000 * (_BEGIN_S + np.repeat(np.arange(_SECONDS), each)) + 1_000 // each * place + 7 * client
+    count = seconds * each
+    place = np.tile(np.arange(each), seconds)
+    times = 1_000 * (_BEGIN_S + np.repeat(np.arange(seconds), each)) + 1_000 // each * place + 7 * client
     zeros = np.zeros(count, np.int64)
     fields = {
         "record_time_ms": times, "log_time_ms": times + 1, "connection_hash": zeros + client,
@@ -62,12 +63,13 @@ def _append(root: Path, table: Table, rows: int, values: dict[str, Any]) -> None
     write_deltalake(str(root / table.name), data, mode="append", partition_by=list(table.partition_by))
 
 
-def _seconds() -> Any:
-    return pa.array(1_000_000 * (_BEGIN_S + np.arange(_SECONDS))).cast(pa.timestamp("us", tz="UTC"))
+def _times(seconds: int) -> Any:
+    return pa.array(1_000_000 * (_BEGIN_S + np.arange(seconds))).cast(pa.timestamp("us", tz="UTC"))
 
 
-def _write_busy(root: Path) -> None:
-    begin, end = (datetime.fromtimestamp(_BEGIN_S + after_s, UTC) for after_s in (0, _SECONDS))
+def write_busy_buckets(root: Path, seconds: int = BUSY_S) -> None:
+    """Add twenty buckets that are above their limit for so long in the newest day, with 14 requests per second."""
+    begin, end = (datetime.fromtimestamp(_BEGIN_S + after_s, UTC) for after_s in (0, seconds))
     rules = []
     for number in range(_BUCKETS):
         user, is_shared = f"busy-{number}", number % 2
@@ -75,17 +77,17 @@ def _write_busy(root: Path) -> None:
                "source": "log"}  # fmt: skip
         clients, each = (5, 14 // 5) if is_shared else (1, 14)
         for client in range(clients):
-            _append(root, USAGE, _SECONDS, own | {
-                "principal_type": "User", "user": user, "client_id": f"app-{client}", "second": _seconds(),
+            _append(root, USAGE, seconds, own | {
+                "principal_type": "User", "user": user, "client_id": f"app-{client}", "second": _times(seconds),
                 "tile": 0, "amount": each * _BYTES, "requests": each, "duplicates": 0,
-                "observed_throttle_ms": 700 * each, "points": _points(client, each),
+                "observed_throttle_ms": 700 * each, "points": _points(client, each, seconds),
             })  # fmt: skip
         bucket = {"bucket_user": user, "bucket_client_id": "", "level": 3, "rule": f"users/{user}",
                   "limit_per_s": _LIMIT, "users": [user],
                   "client_ids": [f"app-{client}" for client in range(clients)]}  # fmt: skip
         delay_ms = 10_000 + 100 * number
-        _append(root, DECISIONS, _SECONDS, own | bucket | {
-            "second": _seconds(), "rate_per_s": 1.4 * _LIMIT, "quota_used_percent": 140.0, "amount": 14 * _BYTES,
+        _append(root, DECISIONS, seconds, own | bucket | {
+            "second": _times(seconds), "rate_per_s": 1.4 * _LIMIT, "quota_used_percent": 140.0, "amount": 14 * _BYTES,
             "requests": 14, "throttle_ms": 700, "observed_throttle_ms": 700, "throttled_requests": 14,
             "observed_throttled_requests": 14, "total_throttle_ms": delay_ms, "observed_total_throttle_ms": delay_ms,
             "requests_judged": 14, "requests_agreeing": 14, "is_certain": True, "is_rules_behind": False,
@@ -93,9 +95,9 @@ def _write_busy(root: Path) -> None:
         })  # fmt: skip
         _append(root, VIOLATIONS, 1, own | bucket | {
             "episode_id": f"busy-{number}", "start_time": begin, "end_time": end, "last_second": end,
-            "peak_rate_per_s": 1.4 * _LIMIT, "peak_quota_used_percent": 140.0, "violated_seconds": _SECONDS,
-            "throttled_ms": delay_ms * _SECONDS, "observed_throttled_ms": delay_ms * _SECONDS,
-            "throttled_requests": 14 * _SECONDS, "observed_throttled_requests": 14 * _SECONDS,
+            "peak_rate_per_s": 1.4 * _LIMIT, "peak_quota_used_percent": 140.0, "violated_seconds": seconds,
+            "throttled_ms": delay_ms * seconds, "observed_throttled_ms": delay_ms * seconds,
+            "throttled_requests": 14 * seconds, "observed_throttled_requests": 14 * seconds,
         })  # fmt: skip
         rules.append(user)
     _write_rules(root, rules)
@@ -135,7 +137,7 @@ def main() -> int:
         if not (root / DECISIONS.name).exists():
             root.mkdir(parents=True, exist_ok=True)
             write_big_tables(root, chosen.decisions)
-            _write_busy(root)
+            write_busy_buckets(root)
         (root / "kquota.yaml").write_text(f"cluster_id: big\ntables: {root}\n", encoding="utf-8")
         for words in _commands(root):
             started, worked = time.monotonic(), time.process_time()

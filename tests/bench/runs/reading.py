@@ -1,7 +1,9 @@
-"""`python -m tests.bench.runs.reading`: seconds to the first line of every reading command, and to its last. 6 minutes.
+"""`python -m tests.bench.runs.reading`: seconds to the first and to the last line of each question. 10 minutes.
 
-Run on tables of ten million decisions (`BENCH_DECISIONS`), or on those of the settings that are named as argument, e.g.
-the demo's. Each command is a process of its own, as people start it, without a warm cache of ours.
+Run on tables of ten million decisions (`BENCH_DECISIONS`) with twenty buckets that are throttled for an hour
+(`BENCH_BUSY_S`), or on those of the settings that are named as argument, e.g. the demo's. `kquota slow` reads a log of
+200,000 lines (`BENCH_LOG_LINES`). Each command is a process of its own, as people start it, without a warm cache of
+ours.
 """
 
 from __future__ import annotations
@@ -17,12 +19,16 @@ from typing import NamedTuple
 from kquota_spark.cli.exit_codes import DONE, FOUND, finds_by_2
 from kquota_spark.store.reading import open_tables
 from tests.bench.big_tables import write_big_tables
+from tests.bench.lines import lines
 from tests.bench.report import Report, say, spread
+from tests.why_requests import BUSY_S, write_busy_buckets
 
 DECISIONS = int(os.environ.get("BENCH_DECISIONS", "10000000"))
 _RUNS = int(os.environ.get("BENCH_RUNS", "3"))
 _COLUMNS = {"command": "command", "first_line_s": "first line, s (range)", "whole_s": "whole, s (range)"}
 _WITHIN_S = 120
+_BUSY_S = int(os.environ.get("BENCH_BUSY_S", str(BUSY_S)))
+_LOG_LINES = int(os.environ.get("BENCH_LOG_LINES", "200000"))
 COMMANDS = (
     "violations",
     "decisions",
@@ -40,6 +46,11 @@ COMMANDS = (
     "enforce status",
     "throttled",
     "throttled --episodes --why",
+    "why --user {user}",
+    "budget",
+    "rightsize",
+    "impact",
+    "slow {log} --broker 1",
     "report --period {day}..{day} --to {page}",
 )
 
@@ -59,6 +70,7 @@ def main() -> int:
         root = Path(name)
         say(f"writing tables of {DECISIONS:,} decisions")
         write_big_tables(root / "tables", DECISIONS)
+        write_busy_buckets(root / "tables", _BUSY_S)
         config = root / "kquota.yaml"
         # No cluster answers there, and none should be waited for.
         config.write_text(
@@ -70,8 +82,10 @@ def main() -> int:
 def _time_all(config: Path) -> int:
     user, day = _a_user_and_the_newest_day(config)
     with tempfile.TemporaryDirectory(prefix="kquota-bench-") as pages, Report("reading", _COLUMNS) as report:
+        log = Path(pages, "kafka-request.log")
+        log.write_bytes(b"\n".join(line.text for line in lines(range(_LOG_LINES))) + b"\n")
         for command in COMMANDS:
-            arguments = command.format(user=user, day=day, page=f"{pages}/report.html").split()
+            arguments = command.format(user=user, day=day, page=f"{pages}/report.html", log=log).split()
             runs = [_timed([*arguments, "--config", str(config)]) for _ in range(_RUNS)]
             first_s, whole_s = (spread(seconds) for seconds in zip(*runs, strict=True))
             shown = f"`kquota {shown_command(command)}`"
@@ -81,7 +95,7 @@ def _time_all(config: Path) -> int:
 
 def shown_command(command: str) -> str:
     """The command as the table shows it."""
-    return command.format(user="U", day="DAY", page="FILE")
+    return command.format(user="U", day="DAY", page="FILE", log="LOG")
 
 
 def _a_user_and_the_newest_day(config: Path) -> tuple[str, str]:
