@@ -214,7 +214,8 @@ class Maintain(Section):
         default_factory=lambda: {
             "requests": Duration(7 * _DAY),
             **dict.fromkeys(("usage", "jmx_samples", "shadow_decisions"), Duration(30 * _DAY)),
-            **dict.fromkeys(("decisions", "violations", "causes", "budget_days"), Duration(400 * _DAY)),
+            **dict.fromkeys(("decisions", "violations", "causes"), Duration(400 * _DAY)),
+            **dict.fromkeys(("budget_days", "demand_days"), Duration(400 * _DAY)),
         }
     )
     """Retention by table: whole UTC dates older than this are deleted. Tables without an entry are kept forever."""

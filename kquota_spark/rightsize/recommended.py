@@ -19,6 +19,7 @@ from kquota_spark.model.rightsize.forecast import (
     trend_of,
 )
 from kquota_spark.model.rightsize.target import LEAST_DAYS, MOST_DAYS, Bounds, RightSize, mean_age, right_size
+from kquota_spark.rightsize.kept_days import open_history
 from kquota_spark.rightsize.windows import DAY_MS, Asked, BucketKey, BucketWindows, Place, bucket_windows
 from kquota_spark.store.reading import Tables
 
@@ -57,7 +58,7 @@ def recommendations(
     """The right size of each bucket, by quota type and name.
 
     Args:
-        tables: the tables; `decisions` and `usage` are opened here.
+        tables: the tables; `decisions`, `usage` and `demand_days` are opened here.
         cluster_id: the cluster.
         to_ms: end of the history, epoch ms.
         guards: its bounds cap the targets.
@@ -68,10 +69,9 @@ def recommendations(
         UserError: a table is missing or cannot be read.
     """
     asked = Asked(cluster_id, max(from_ms or 0, to_ms - MOST_DAYS * DAY_MS), to_ms, buckets)
-    for name in ("decisions", "usage"):
-        tables.open(name, asked.from_ms)
+    has_kept = open_history(tables, asked)
     worst: dict[BucketKey, Recommendation] = {}
-    for found in bucket_windows(tables, asked):
+    for found in bucket_windows(tables, asked, has_kept=has_kept):
         one = _recommendation(found, to_ms, guards)
         bucket = one.place.key
         if bucket not in worst or _needed(one) > _needed(worst[bucket]):

@@ -7,13 +7,17 @@ had less than two such seconds.
 In the first window of a throttle nothing had to wait yet, so its pace is the demand. For a client that does not catch
 up it is the demand in the others too. Muted seconds and bytes of connections are in the points of `usage`, and only
 the points of throttled windows are read.
+
+Each date (UTC) is counted by itself, so that the windows of a closed date can be kept: see `kept_days`. A throttle does
+not reach over midnight, and the first window of a date is never the first one of a throttle.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from datetime import UTC, datetime
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kquota_spark.model.rightsize.demand import BIN_GROWTH, WINDOW_MS, interval_of, is_natural
 from kquota_spark.model.rightsize.target import DayWindows
@@ -21,7 +25,11 @@ from kquota_spark.schema.harm import IS_THROTTLED, LONGEST_THROTTLE_MS, mute_end
 from kquota_spark.schema.key_columns import FROM_LOG
 from kquota_spark.store.reading import Tables
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 DAY_MS = 86_400_000
+_WINDOWS_OF_DAY = DAY_MS // WINDOW_MS
 _LEAST_FREE_MS = 2_000
 _MOST_NAMES = 20
 """Maximum number of names in a decision: a list with so many may lack others."""
@@ -64,35 +72,45 @@ select {_KEY}, epoch_ms(decisions.second) // {WINDOW_MS} as window_no, sum(amoun
        max_by(rule, decisions.second) as rule
 from {{decisions}} where {_OF_DECISIONS} group by all
 """  # noqa: S608 - names of ours
+# The windows from one on that a throttle holds in, of the same date.
+_HELD = f"""range({{first}}, least(({{end_ms}} - 1) // {WINDOW_MS},
+  ({{first}} // {_WINDOWS_OF_DAY} + 1) * {_WINDOWS_OF_DAY} - 1) + 1)"""
 _WINDOWS = f"""
 create or replace temp table rightsize_windows as
 with held as (
-  select distinct {_KEY}, unnest(range(window_no, (muted_until_ms - 1) // {WINDOW_MS} + 1)) as window_no
+  select distinct {_KEY}, unnest({_HELD.format(first="window_no", end_ms="muted_until_ms")}) as window_no
   from rightsize_served where muted_until_ms is not null
 ), whole as (
   select {_KEY}, window_no, coalesce(amount, 0) as amount, held.window_no is not null as is_throttled
   from rightsize_served full join held using ({_KEY}, window_no)
 )
-select *, is_throttled and not coalesce(lag(is_throttled) over before and lag(window_no) over before = window_no - 1,
-                                        false) as is_first
+select *, is_throttled and window_no % {_WINDOWS_OF_DAY} > 0 and not coalesce(
+         lag(is_throttled) over before and lag(window_no) over before = window_no - 1, false) as is_first
 from whole where (window_no + 1) * {WINDOW_MS} <= getvariable('rightsize_to_ms')::bigint
 window before as (partition by {_KEY} order by window_no)
 """  # noqa: S608 - names of ours
+# Also a bucket without traffic has a first second, and its newest limit counts.
 _HEADS = f"""
-select {_KEY}, max_by(limit_per_s, window_no) as limit_per_s, max_by(rule, window_no) as rule,
-       epoch_ms(min(first)) as first_ms
-from rightsize_served group by all order by {_KEY}
+create or replace temp table rightsize_heads as
+select {_KEY}, max(window_no) as newest, max_by(limit_per_s, window_no) as limit_per_s,
+       max_by(rule, window_no) as rule, epoch_ms(min(first)) as first_ms
+from rightsize_served group by all
 """  # noqa: S608 - names of ours
-# The clients inside a bucket: by the lists of its decisions, which have at most 20 names, and by its tags.
+_NEWEST_HEADS = f"""
+select {_KEY}, max_by(limit_per_s, newest), max_by(rule, newest), min(first_ms) from rightsize_heads group by all
+"""  # noqa: S608 - names of ours
+_DAY = f"epoch_ms({{}}.second) // {DAY_MS}"
+# The clients inside a bucket on a date: by the lists of its decisions, which have at most 20 names, and by its tags.
 _INSIDE = f"""
 create or replace temp table rightsize_inside as
 with lists as (
-  select distinct {_BUCKET}, coalesce(users, []) as users, coalesce(client_ids, []) as client_ids
+  select distinct {_BUCKET}, {_DAY.format("decisions")} as day, coalesce(users, []) as users,
+         coalesce(client_ids, []) as client_ids
   from {{decisions}} where {_OF_DECISIONS} and ({_KEY}) in (
     select ({_KEY}) from rightsize_served where muted_until_ms is not null)
-), clients as (select distinct quota_type, "user", client_id from {{usage}}
+), clients as (select distinct quota_type, "user", client_id, {_DAY.format("usage")} as day from {{usage}}
   where {_DURING.format(table="usage")}{{is_client}})
-select distinct {_BUCKET}, "user", client_id from lists join clients using (quota_type)
+select distinct {_BUCKET}, "user", client_id, day from lists join clients using (quota_type, day)
 where bucket_user in ('', "user") and bucket_client_id in ('', client_id)
   and (len(users) in (0, {_MOST_NAMES}) or list_contains(users, "user"))
   and (len(client_ids) in (0, {_MOST_NAMES}) or list_contains(client_ids, client_id))
@@ -103,7 +121,7 @@ with found as (
   select {_KEY}, unnest(points) as point
   from {{points}} as usage join rightsize_inside using (quota_type, "user", client_id)
   join rightsize_windows using ({_KEY})
-  where is_throttled and window_no = epoch_ms(usage.second) // {WINDOW_MS}
+  where is_throttled and window_no = epoch_ms(usage.second) // {WINDOW_MS} and day = {_DAY.format("usage")}
     and {_DURING.format(table="usage")}{{is_client}}
 )
 select {_KEY}, point.connection_hash as connection, point.record_time_ms as at_ms,
@@ -116,7 +134,7 @@ with sent as (
   select {_KEY}, connection, at_ms // {WINDOW_MS} as window_no, sum(amount) as amount from rightsize_points group by all
 ), spans as (
   select {_KEY}, connection, at_ms, at_ms + throttle_ms as end_ms,
-         unnest(range(at_ms // {WINDOW_MS}, (at_ms + throttle_ms - 1) // {WINDOW_MS} + 1)) as window_no
+         unnest({_HELD.format(first=f"(at_ms // {WINDOW_MS})", end_ms="(at_ms + throttle_ms)")}) as window_no
   from rightsize_points where throttle_ms > 0
 ), muted as (
   select {_KEY}, connection, window_no,
@@ -131,26 +149,53 @@ select {_KEY}, window_no,
 from each group by all
 """  # noqa: S608 - names of ours
 _RATIOS = f"""
-select {_KEY}, median(second.pace_per_s / first.pace_per_s) as ratio
+create or replace temp table rightsize_ratios as
+select {_KEY}, first.window_no, second.pace_per_s / first.pace_per_s as ratio
 from rightsize_windows join rightsize_paces as first using ({_KEY}, window_no)
 join rightsize_paces as second using ({_KEY})
 where is_first and second.window_no = rightsize_windows.window_no + 1 and first.pace_per_s > 0
-  and second.pace_per_s is not null
-group by all
+  and second.pace_per_s is not null and second.window_no % {_WINDOWS_OF_DAY} > 0
 """  # noqa: S608 - names of ours
 _BIN = f"greatest(0, floor(ln(greatest({{}}, 1)) / ln({BIN_GROWTH}) + 1e-12))::int"
 _LOW, _PACE = _BIN.format(f"amount * 1000.0 / {WINDOW_MS}"), _BIN.format("pace_per_s")
 _CELLS = f"""
+create or replace temp table rightsize_cells as
 select {_KEY}, (getvariable('rightsize_to_ms')::bigint - 1 - window_no * {WINDOW_MS}) // {DAY_MS} as age,
-       {_LOW} as low, if(pace_per_s is null, null, {_PACE}) as pace, is_throttled, is_first, count(*) as windows
+       {_LOW} as low, if(pace_per_s is null, null, {_PACE}) as pace, is_throttled, is_first, count(*) as windows,
+       list(ratio order by window_no) filter (ratio is not null) as ratios
 from rightsize_windows left join rightsize_paces using ({_KEY}, window_no)
+left join rightsize_ratios using ({_KEY}, window_no)
 where amount > 0 or is_throttled
-group by all order by {_KEY}
+group by all
+"""  # noqa: S608 - names of ours
+_COUNTED = f"""
+select {_KEY}, age, low, pace, is_throttled, is_first, windows from rightsize_cells order by all
+"""  # noqa: S608 - names of ours
+_MEDIANS = f"""
+select {_KEY}, median(ratio) from (select {_KEY}, unnest(ratios) as ratio from rightsize_cells) group by all
 """  # noqa: S608 - names of ours
 _HAS_PACES = "select exists(from rightsize_windows where is_throttled) and exists(from usage)"
 _NO_PACES = f"""
 create or replace temp table rightsize_paces as
 select {_KEY}, window_no, null::double as pace_per_s from rightsize_windows where false
+"""  # noqa: S608 - names of ours
+_OF_KEPT = "from demand_days where cluster_id = getvariable('rightsize_cluster'){is_wanted}"
+_KEPT_HEADS = f"""
+insert into rightsize_heads
+select distinct {_KEY}, (epoch_ms(event_date) // {DAY_MS} + 1) * {_WINDOWS_OF_DAY} - 1, limit_per_s, rule,
+       epoch_ms(first_second) {_OF_KEPT}
+"""
+_KEPT_CELLS = f"""
+insert into rightsize_cells
+select {_KEY}, getvariable('rightsize_to_ms')::bigint // {DAY_MS} - 1 - epoch_ms(event_date) // {DAY_MS}, low_bin,
+       pace_bin, is_throttled, is_first, windows, pace_ratios {_OF_KEPT} and windows > 0
+"""
+_ROWS_TO_KEEP = f"""
+select getvariable('rightsize_cluster') as cluster_id, ?::date as event_date, {_KEY}, rule, limit_per_s,
+       make_timestamptz(first_ms * 1000) as first_second, low as low_bin, pace as pace_bin, is_throttled, is_first,
+       coalesce(windows, 0) as windows, ratios as pace_ratios
+from rightsize_heads left join rightsize_cells using ({_KEY})
+order by quota_type, bucket_user, bucket_client_id, broker_id, low, pace, is_throttled, is_first
 """  # noqa: S608 - names of ours
 
 
@@ -199,34 +244,25 @@ class Asked(NamedTuple):
     """The buckets to read; None for all."""
 
 
-def bucket_windows(tables: Tables, asked: Asked) -> Iterator[BucketWindows]:
+def bucket_windows(tables: Tables, asked: Asked, *, has_kept: bool = False) -> Iterator[BucketWindows]:
     """The windows of each bucket that a quota of bytes counts, also without a limit.
 
     Args:
         tables: with `decisions` and `usage` opened from the start of the history on.
         asked: the cluster, the history and the buckets.
+        has_kept: `demand_days` is opened too, with dates that the other two tables lack; the history ends at midnight.
 
     Raises:
         UserError: the tables cannot be read.
     """
-    values = {"cluster": asked.cluster_id, "from_ms": asked.from_ms, "to_ms": asked.to_ms}
-    for name, value in values.items():
-        tables.query(_VARIABLES.format(name=name), [value])
-    parts = _parts(tables, asked.buckets)
-    tables.query(_SERVED.format(**parts))
-    tables.query(_WINDOWS)
-    ratios: Mapping[tuple[Any, ...], float] = {}
-    if tables.query(_HAS_PACES).rows[0][0]:
-        tables.open_points()
-        if asked.buckets is not None:
-            tables.query(_USED.format(**parts))
-        for sql in (_INSIDE, _POINTS, _PACES):
-            tables.query(sql.format(**parts))
-        ratios = {row[:4]: row[4] for row in tables.query(_RATIOS).rows}
-    else:
-        tables.query(_NO_PACES)
-    heads = {row[:4]: row[4:] for row in tables.query(_HEADS).rows}
-    for key, rows in groupby(tables.query(_CELLS).rows, key=lambda row: row[:4]):
+    _count(tables, asked)
+    if has_kept:
+        is_wanted = "" if asked.buckets is None else _IS_WANTED
+        for sql in (_KEPT_HEADS, _KEPT_CELLS):
+            tables.query(sql.format(is_wanted=is_wanted))
+    ratios = {row[:4]: row[4] for row in tables.query(_MEDIANS).rows}
+    heads = {row[:4]: row[4:] for row in tables.query(_NEWEST_HEADS).rows}
+    for key, rows in groupby(tables.query(_COUNTED).rows, key=lambda row: row[:4]):
         limit, rule, first_ms = heads[key]
         natural = is_natural(ratios.get(key))
         windows = [
@@ -236,6 +272,41 @@ def bucket_windows(tables: Tables, asked: Asked) -> Iterator[BucketWindows]:
             for _, _, _, _, age, low, pace, throttled, first, count in rows
         ]
         yield BucketWindows(Place(*key), limit, rule, first_ms, windows)
+
+
+def day_rows(tables: Tables, cluster_id: str, day_ms: int) -> pa.Table:
+    """The rows of `demand_days` of one date, without its form and its digests.
+
+    Args:
+        tables: with `decisions` and `usage` opened for this date.
+        cluster_id: the cluster.
+        day_ms: beginning of the date, epoch ms.
+
+    Raises:
+        UserError: the tables cannot be read.
+    """
+    _count(tables, Asked(cluster_id, day_ms, day_ms + DAY_MS))
+    return tables.arrow(_ROWS_TO_KEEP, [datetime.fromtimestamp(day_ms / 1_000, UTC).date().isoformat()])
+
+
+def _count(tables: Tables, asked: Asked) -> None:
+    """Count the windows of the opened tables, into `rightsize_heads` and `rightsize_cells`."""
+    values = {"cluster": asked.cluster_id, "from_ms": asked.from_ms, "to_ms": asked.to_ms}
+    for name, value in values.items():
+        tables.query(_VARIABLES.format(name=name), [value])
+    parts = _parts(tables, asked.buckets)
+    tables.query(_SERVED.format(**parts))
+    tables.query(_WINDOWS)
+    if tables.query(_HAS_PACES).rows[0][0]:
+        tables.open_points()
+        if asked.buckets is not None:
+            tables.query(_USED.format(**parts))
+        for sql in (_INSIDE, _POINTS, _PACES):
+            tables.query(sql.format(**parts))
+    else:
+        tables.query(_NO_PACES)
+    for sql in (_RATIOS, _HEADS, _CELLS):
+        tables.query(sql)
 
 
 def _parts(tables: Tables, buckets: Collection[BucketKey] | None) -> dict[str, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from kquota_spark.schema.broker_tables import BROKER_CONFIGS, JMX_SAMPLES
-from kquota_spark.schema.budget_tables import BUDGET_DAYS
 from kquota_spark.schema.cause_table import CAUSES
 from kquota_spark.schema.columns import (
     Column,
@@ -16,6 +15,7 @@ from kquota_spark.schema.columns import (
     strings,
     timestamp,
 )
+from kquota_spark.schema.day_tables import BUDGET_DAYS, DEMAND_DAYS
 from kquota_spark.schema.gap_tables import LOG_GAPS
 from kquota_spark.schema.key_columns import (
     BROKER_ID,
@@ -317,6 +317,7 @@ TABLES: tuple[Table, ...] = (
     AGREEMENT,
     EDIT_IMPACT,
     BUDGET_DAYS,
+    DEMAND_DAYS,
     BROKER_CONFIGS,
     ENFORCEMENT_LOG,
 )

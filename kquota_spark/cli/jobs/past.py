@@ -193,6 +193,7 @@ def run_maintain(options: argparse.Namespace) -> int:
     from kquota_spark.reports.agreement import agreement
     from kquota_spark.reports.budgets.day_roll_up import BudgetRollUp
     from kquota_spark.reports.impact.kept_impacts import KeptImpacts
+    from kquota_spark.reports.right_sizes.demand_roll_up import DemandRollUp
     from kquota_spark.reports.why.keeping import KeptCauses
 
     rows: list[Row] = []
@@ -201,6 +202,7 @@ def run_maintain(options: argparse.Namespace) -> int:
         KeptImpacts(),
         KeptCauses(_progress),
         BudgetRollUp(),
+        DemandRollUp(),
     )
     for step in maintain(
         settings_of(options, "tables", "maintain"), now_ms(), is_dry_run=options.dry_run, roll_ups=roll_ups

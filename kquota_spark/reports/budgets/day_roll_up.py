@@ -25,7 +25,7 @@ from kquota_spark.reports.budgets.kept_days import (
 )
 from kquota_spark.reports.budgets.own_seconds import own_seconds
 from kquota_spark.reports.scope.period import Period
-from kquota_spark.schema.budget_tables import BUDGET_DAYS
+from kquota_spark.schema.day_tables import BUDGET_DAYS
 from kquota_spark.store.commits import retried
 from kquota_spark.store.creation import create_table
 from kquota_spark.store.delta.table import sql_text, sql_texts

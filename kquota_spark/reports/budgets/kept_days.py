@@ -15,7 +15,7 @@ from typing import NamedTuple
 from kquota_spark.model.budgets.budgets import OwnSeconds
 from kquota_spark.reports.budgets.grouping import Grouping
 from kquota_spark.reports.scope.period import Period
-from kquota_spark.schema.budget_tables import BUDGET_DAYS
+from kquota_spark.schema.day_tables import BUDGET_DAYS
 from kquota_spark.store.dated_files import DatedFiles
 from kquota_spark.store.reading import Tables
 

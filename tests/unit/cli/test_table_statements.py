@@ -46,5 +46,5 @@ def test_an_unknown_table_lists_the_names(capsys: pytest.CaptureFixture[str]) ->
     assert capsys.readouterr().err.splitlines()[0] == (
         "kquota tables: unknown value of NAME 'nosuch', expected one of requests, usage, decisions, "
         "shadow_decisions, violations, causes, jmx_samples, quota_changes, quota_rules, partition_leaders, log_gaps, "
-        "agreement, edit_impact, budget_days, broker_configs, enforcement_log"
+        "agreement, edit_impact, budget_days, demand_days, broker_configs, enforcement_log"
     )

@@ -1,0 +1,107 @@
+"""The windows of closed dates that `kquota maintain` has counted once, in the table `demand_days`.
+
+A date counts only as long as `decisions` and `usage` have the rows from which it was counted. All other dates are
+counted from these tables. So a row that is out of date gives no wrong number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from kquota_spark.rightsize.windows import DAY_MS, Asked
+from kquota_spark.schema.day_tables import DEMAND_DAYS
+from kquota_spark.store.dated_files import DatedFiles
+from kquota_spark.store.reading import Tables
+
+TABLES = ("decisions", "usage")
+FORM = 1
+"""Version of the rules by which windows are counted: a change of `windows` that changes a number increases it."""
+_STATES = """
+select distinct event_date::varchar, form, decisions_digest, usage_digest from demand_days where cluster_id = ?
+"""
+
+FilesByTable = Mapping[str, DatedFiles]
+"""The files of `TABLES`, each as of one snapshot."""
+
+
+class State(NamedTuple):
+    """What the rows of a date were counted from."""
+
+    day: str
+    """ISO date."""
+    form: int
+    decisions_digest: str
+    usage_digest: str
+
+    @classmethod
+    def of(cls, files: FilesByTable, day: str) -> State:
+        """The state of rows that are counted now."""
+        return cls(day, FORM, *(files[name].digest(day) for name in TABLES))
+
+    def holds(self, files: FilesByTable) -> bool:
+        """Whether counting the date again would give the same rows."""
+        digests = zip(TABLES, (self.decisions_digest, self.usage_digest), strict=True)
+        return self.form == FORM and all(files[name].has_still(self.day, digest) for name, digest in digests)
+
+
+def files_of(tables: Tables) -> FilesByTable | None:
+    """The files of `TABLES` by date; None if one of them has a file without a date.
+
+    Raises:
+        UserError: a table is missing or cannot be read.
+    """
+    found = {name: tables.dated_files(name) for name in TABLES}
+    dated = {name: files for name, files in found.items() if files is not None}
+    return dated if len(dated) == len(TABLES) else None
+
+
+def held_days(tables: Tables, cluster_id: str, files: FilesByTable, days: Collection[str]) -> frozenset[str]:
+    """The dates of which `demand_days` has rows that hold; it is opened for them alone.
+
+    Args:
+        tables: the tables.
+        cluster_id: the cluster.
+        files: of the snapshots from which the other dates will be read.
+        days: ISO dates.
+
+    Raises:
+        UserError: a table cannot be read.
+    """
+    kept = tables.dated_files(DEMAND_DAYS.name) if tables.location(DEMAND_DAYS.name) is not None else None
+    if kept is None or not days:
+        return frozenset()
+    _open(tables, DEMAND_DAYS.name, kept, days)
+    states = (State(*row) for row in tables.query(_STATES, [cluster_id]).rows)
+    held = frozenset(state.day for state in states if state.holds(files))
+    _open(tables, DEMAND_DAYS.name, kept, held)
+    return held
+
+
+def open_history(tables: Tables, asked: Asked) -> bool:
+    """Open `decisions` and `usage` for a history, without the dates that are kept; whether there are any.
+
+    A date is kept as a whole, and its age is counted in whole days. So the history has to begin and end at midnight.
+
+    Raises:
+        UserError: a table is missing or cannot be read.
+    """
+    is_of_dates = asked.from_ms % DAY_MS == asked.to_ms % DAY_MS == 0
+    files = files_of(tables) if is_of_dates and tables.location(DEMAND_DAYS.name) is not None else None
+    days = [_iso_date(day_ms) for day_ms in range(asked.from_ms, asked.to_ms, DAY_MS)] if files else []
+    held = held_days(tables, asked.cluster_id, files, days) if files else frozenset[str]()
+    for name in TABLES:
+        if files and held:
+            _open(tables, name, files[name], [day for day in days if day not in held])
+        else:
+            tables.open(name, asked.from_ms)
+    return bool(held)
+
+
+def _open(tables: Tables, name: str, files: DatedFiles, days: Collection[str]) -> None:
+    tables.open_files(name, [path for day in sorted(days) for path in files.paths.get(day, ())])
+
+
+def _iso_date(day_ms: int) -> str:
+    return datetime.fromtimestamp(day_ms / 1_000, UTC).date().isoformat()
