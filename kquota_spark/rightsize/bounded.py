@@ -11,7 +11,8 @@ from kquota_spark.model.rightsize.demand import WINDOW_MS
 from kquota_spark.model.rightsize.target import MOST_DAYS
 from kquota_spark.process.time_limit import SlowError
 from kquota_spark.rightsize.recommended import LEAST_HISTORY_MS, Recommendation, recommendations
-from kquota_spark.rightsize.windows import DAY_MS, BucketKey
+from kquota_spark.rightsize.windows import BucketKey
+from kquota_spark.store.dated_files import DAY_MS
 from kquota_spark.store.reading import Tables
 
 MOST_BUCKETS = 50

@@ -6,13 +6,12 @@ counted from these tables. So a row that is out of date gives no wrong number.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from datetime import UTC, datetime
+from collections.abc import Collection
 from typing import NamedTuple
 
-from kquota_spark.rightsize.windows import DAY_MS, Asked
+from kquota_spark.rightsize.windows import Asked
 from kquota_spark.schema.day_tables import DEMAND_DAYS
-from kquota_spark.store.dated_files import DatedFiles
+from kquota_spark.store.dated_files import DAY_MS, FilesByTable, day_at, have_still
 from kquota_spark.store.reading import Tables
 
 TABLES = ("decisions", "usage")
@@ -21,9 +20,6 @@ FORM = 1
 _STATES = """
 select distinct event_date::varchar, form, decisions_digest, usage_digest from demand_days where cluster_id = ?
 """
-
-FilesByTable = Mapping[str, DatedFiles]
-"""The files of `TABLES`, each as of one snapshot."""
 
 
 class State(NamedTuple):
@@ -42,8 +38,8 @@ class State(NamedTuple):
 
     def holds(self, files: FilesByTable) -> bool:
         """Whether counting the date again would give the same rows."""
-        digests = zip(TABLES, (self.decisions_digest, self.usage_digest), strict=True)
-        return self.form == FORM and all(files[name].has_still(self.day, digest) for name, digest in digests)
+        digests = dict(zip(TABLES, (self.decisions_digest, self.usage_digest), strict=True))
+        return self.form == FORM and have_still(files, self.day, digests)
 
 
 def files_of(tables: Tables) -> FilesByTable | None:
@@ -72,10 +68,10 @@ def held_days(tables: Tables, cluster_id: str, files: FilesByTable, days: Collec
     kept = tables.dated_files(DEMAND_DAYS.name) if tables.location(DEMAND_DAYS.name) is not None else None
     if kept is None or not days:
         return frozenset()
-    _open(tables, DEMAND_DAYS.name, kept, days)
+    tables.open_files(DEMAND_DAYS.name, kept.of_days(days))
     states = (State(*row) for row in tables.query(_STATES, [cluster_id]).rows)
     held = frozenset(state.day for state in states if state.holds(files))
-    _open(tables, DEMAND_DAYS.name, kept, held)
+    tables.open_files(DEMAND_DAYS.name, kept.of_days(held))
     return held
 
 
@@ -89,19 +85,12 @@ def open_history(tables: Tables, asked: Asked) -> bool:
     """
     is_of_dates = asked.from_ms % DAY_MS == asked.to_ms % DAY_MS == 0
     files = files_of(tables) if is_of_dates and tables.location(DEMAND_DAYS.name) is not None else None
-    days = [_iso_date(day_ms) for day_ms in range(asked.from_ms, asked.to_ms, DAY_MS)] if files else []
-    held = held_days(tables, asked.cluster_id, files, days) if files else frozenset[str]()
-    for name in TABLES:
-        if files and held:
-            _open(tables, name, files[name], [day for day in days if day not in held])
-        else:
+    if files is None:
+        for name in TABLES:
             tables.open(name, asked.from_ms)
+        return False
+    days = {day_at(time_ms) for time_ms in range(asked.from_ms, asked.to_ms, DAY_MS)}
+    held = held_days(tables, asked.cluster_id, files, days)
+    for name, dated in files.items():
+        tables.open_files(name, dated.of_days(days - held))
     return bool(held)
-
-
-def _open(tables: Tables, name: str, files: DatedFiles, days: Collection[str]) -> None:
-    tables.open_files(name, [path for day in sorted(days) for path in files.paths.get(day, ())])
-
-
-def _iso_date(day_ms: int) -> str:
-    return datetime.fromtimestamp(day_ms / 1_000, UTC).date().isoformat()

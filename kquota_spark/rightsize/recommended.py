@@ -20,7 +20,8 @@ from kquota_spark.model.rightsize.forecast import (
 )
 from kquota_spark.model.rightsize.target import LEAST_DAYS, MOST_DAYS, Bounds, RightSize, mean_age, right_size
 from kquota_spark.rightsize.kept_days import open_history
-from kquota_spark.rightsize.windows import DAY_MS, Asked, BucketKey, BucketWindows, Place, bucket_windows
+from kquota_spark.rightsize.windows import Asked, BucketKey, BucketWindows, Place, bucket_windows
+from kquota_spark.store.dated_files import DAY_MS
 from kquota_spark.store.reading import Tables
 
 _ROUNDED_MS = 3_600_000

@@ -10,7 +10,7 @@ from kquota_spark.formats.text.person_units import rate_text
 from kquota_spark.model.rightsize.forecast import MOST_DAYS_AHEAD, NEAR_PERCENT, Forecast
 from kquota_spark.model.rightsize.target import LEAST_DAYS
 from kquota_spark.rightsize.recommended import Recommendation
-from kquota_spark.rightsize.windows import DAY_MS
+from kquota_spark.store.dated_files import DAY_MS
 
 TOO_LOW, TOO_HIGH = "too low", "too high"
 """First words of the reason of a limit that does not fit."""

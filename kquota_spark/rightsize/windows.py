@@ -15,7 +15,6 @@ not reach over midnight, and the first window of a date is never the first one o
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from datetime import UTC, datetime
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -23,12 +22,12 @@ from kquota_spark.model.rightsize.demand import BIN_GROWTH, WINDOW_MS, interval_
 from kquota_spark.model.rightsize.target import DayWindows
 from kquota_spark.schema.harm import IS_THROTTLED, LONGEST_THROTTLE_MS, mute_end_ms
 from kquota_spark.schema.key_columns import FROM_LOG
+from kquota_spark.store.dated_files import DAY_MS, day_ms
 from kquota_spark.store.reading import Tables
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-DAY_MS = 86_400_000
 _WINDOWS_OF_DAY = DAY_MS // WINDOW_MS
 _LEAST_FREE_MS = 2_000
 _MOST_NAMES = 20
@@ -274,19 +273,19 @@ def bucket_windows(tables: Tables, asked: Asked, *, has_kept: bool = False) -> I
         yield BucketWindows(Place(*key), limit, rule, first_ms, windows)
 
 
-def day_rows(tables: Tables, cluster_id: str, day_ms: int) -> pa.Table:
+def day_rows(tables: Tables, cluster_id: str, day: str) -> pa.Table:
     """The rows of `demand_days` of one date, without its form and its digests.
 
     Args:
         tables: with `decisions` and `usage` opened for this date.
         cluster_id: the cluster.
-        day_ms: beginning of the date, epoch ms.
+        day: ISO date.
 
     Raises:
         UserError: the tables cannot be read.
     """
-    _count(tables, Asked(cluster_id, day_ms, day_ms + DAY_MS))
-    return tables.arrow(_ROWS_TO_KEEP, [datetime.fromtimestamp(day_ms / 1_000, UTC).date().isoformat()])
+    _count(tables, Asked(cluster_id, day_ms(day), day_ms(day) + DAY_MS))
+    return tables.arrow(_ROWS_TO_KEEP, [day])
 
 
 def _count(tables: Tables, asked: Asked) -> None:

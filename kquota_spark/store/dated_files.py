@@ -10,7 +10,8 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -19,6 +20,17 @@ if TYPE_CHECKING:
 _BITS = 128
 _CARRIED = re.compile(rf"(?:.*/)?pack\d+-([0-9a-f]{{{_BITS // 4}}})-[^/]*")
 _DATE = "partition.event_date"
+DAY_MS = 86_400_000
+
+
+def day_ms(day: str) -> int:
+    """The start of an ISO date in UTC, epoch ms."""
+    return round(datetime.combine(date.fromisoformat(day), datetime.min.time(), UTC).timestamp()) * 1_000
+
+
+def day_at(time_ms: int) -> str:
+    """The ISO date in UTC of a time, epoch ms."""
+    return datetime.fromtimestamp(time_ms // 1_000, UTC).date().isoformat()
 
 
 def digest_of(paths: Iterable[str]) -> str:
@@ -46,6 +58,10 @@ class DatedFiles(NamedTuple):
         """The files of the dates from the first to the last one; dates without files are missing."""
         return {day: paths for day, paths in self.paths.items() if first <= day <= last}
 
+    def of_days(self, days: Collection[str]) -> list[str]:
+        """The files of some dates, as one list."""
+        return [path for day in sorted(days) for path in self.paths.get(day, ())]
+
     def digest(self, day: str) -> str:
         """The digest of the rows of a date."""
         return digest_of(self.paths.get(day, ()))
@@ -58,6 +74,29 @@ class DatedFiles(NamedTuple):
         if day in self.paths:
             return self.digest(day) == digest
         return bool(self.paths) and day < min(self.paths)
+
+
+FilesByTable = Mapping[str, DatedFiles]
+"""The files of some tables, each as of one snapshot."""
+
+
+def have_still(files: FilesByTable, day: str, digests: Mapping[str, str]) -> bool:
+    """Whether each table holds the rows of a date that had its digest; see `DatedFiles.has_still`."""
+    return all(files[name].has_still(day, digest) for name, digest in digests.items())
+
+
+def newest_days(files: FilesByTable, most_days: int) -> list[str]:
+    """The ISO dates of which each table has rows, at most so many days before the newest of them; none without tables.
+
+    Args:
+        files: of the tables.
+        most_days: days of the calendar.
+    """
+    held = set.intersection(*(set(dated.paths) for dated in files.values())) if files else set[str]()
+    if not held:
+        return []
+    first = (date.fromisoformat(max(held)) - timedelta(days=most_days)).isoformat()
+    return sorted(day for day in held if day >= first)
 
 
 def dated_files(table: StoredTable) -> DatedFiles | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
-from datetime import date, timedelta
+from datetime import date
 from typing import Any
 
 from kquota_spark.audit.past.maintain import Step
@@ -15,11 +15,8 @@ from kquota_spark.model.budgets.budgets import OwnSeconds
 from kquota_spark.model.budgets.objectives import MOST_DAYS
 from kquota_spark.reports.budgets.grouping import MANY_USERS, USER, Grouping, by_owner, by_user
 from kquota_spark.reports.budgets.kept_days import (
-    DAY_MS,
     TABLES,
-    FilesByTable,
     State,
-    day_ms,
     rules_digest,
     states_of,
 )
@@ -28,6 +25,7 @@ from kquota_spark.reports.scope.period import Period
 from kquota_spark.schema.day_tables import BUDGET_DAYS
 from kquota_spark.store.commits import retried
 from kquota_spark.store.creation import create_table
+from kquota_spark.store.dated_files import DAY_MS, FilesByTable, day_ms, newest_days
 from kquota_spark.store.delta.table import sql_text, sql_texts
 from kquota_spark.store.reading import Tables
 from kquota_spark.store.rows import arrow_rows
@@ -131,13 +129,7 @@ class _Missing:
 
     def _days_in_tables(self) -> list[str]:
         """The dates of which each table has rows, the newest 91 of the calendar at most."""
-        if len(self.files) < len(TABLES):
-            return []
-        held = set.intersection(*(set(files.paths) for files in self.files.values()))
-        if not held:
-            return []
-        first = (date.fromisoformat(max(held)) - timedelta(days=_DAYS)).isoformat()
-        return sorted(day for day in held if day >= first)
+        return newest_days(self.files, _DAYS) if len(self.files) == len(TABLES) else []
 
 
 def _rows(settings: Settings, day: str, grouping: Grouping, files: FilesByTable) -> list[dict[str, Any]]:

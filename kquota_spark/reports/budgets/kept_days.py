@@ -9,17 +9,15 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, date, datetime, timedelta
 from typing import NamedTuple
 
 from kquota_spark.model.budgets.budgets import OwnSeconds
 from kquota_spark.reports.budgets.grouping import Grouping
 from kquota_spark.reports.scope.period import Period
 from kquota_spark.schema.day_tables import BUDGET_DAYS
-from kquota_spark.store.dated_files import DatedFiles
+from kquota_spark.store.dated_files import DAY_MS, FilesByTable, day_at, day_ms, have_still
 from kquota_spark.store.reading import Tables
 
-DAY_MS = 86_400_000
 TABLES = ("usage", "decisions")
 _FORM = 1
 """Version of the rules by which seconds are counted: rows of another version do not count."""
@@ -29,9 +27,6 @@ _ROWS = f"""
 select {_DIGESTS}, name, active_bits, throttled_bits from budget_days where cluster_id = ? and grouped_by = ?
 """  # noqa: S608 - names of ours
 _OF_USER = " and name = ?"
-
-FilesByTable = Mapping[str, DatedFiles]
-"""The files of `TABLES`, each as of one snapshot."""
 
 
 class State(NamedTuple):
@@ -47,8 +42,8 @@ class State(NamedTuple):
 
     def has_all_rows(self, files: FilesByTable) -> bool:
         """Whether the tables have the rows of the date from which it was computed."""
-        digests = zip(TABLES, (self.usage_digest, self.decisions_digest), strict=True)
-        return all(files[name].has_still(self.day, digest) for name, digest in digests)
+        digests = dict(zip(TABLES, (self.usage_digest, self.decisions_digest), strict=True))
+        return have_still(files, self.day, digests)
 
     def holds(self, files: FilesByTable, grouping: Grouping) -> bool:
         """Whether computing the date again would give the same rows."""
@@ -71,17 +66,10 @@ def rules_digest(grouping: Grouping, day: str) -> str:
     return hashlib.sha256(f"{_FORM} {grouping.rules_in(from_ms, from_ms + DAY_MS)}".encode()).hexdigest()[:32]
 
 
-def day_ms(day: str) -> int:
-    """The start of an ISO date in UTC, epoch ms."""
-    return round(datetime.combine(date.fromisoformat(day), datetime.min.time(), UTC).timestamp()) * 1_000
-
-
 def dates_of(period: Period) -> list[str]:
     """The ISO dates that a period touches, in order."""
-    first, last = (
-        datetime.fromtimestamp(ms // 1_000, UTC).date() for ms in (period.from_ms, period.to_ms - 1)
-    )
-    return [(first + timedelta(days=number)).isoformat() for number in range((last - first).days + 1)]
+    first_ms = period.from_ms // DAY_MS * DAY_MS
+    return [day_at(time_ms) for time_ms in range(first_ms, period.to_ms, DAY_MS)]
 
 
 def states_of(tables: Tables, cluster_id: str, days: Sequence[str]) -> list[State]:

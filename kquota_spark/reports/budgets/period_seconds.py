@@ -57,8 +57,7 @@ def period_seconds(
     found = defaultdict[str, OwnSeconds](OwnSeconds)
     for first in range(0, len(days), _AT_ONCE):
         for name, each in files.items():
-            of_days = [each.paths.get(day, ()) for day in days[first : first + _AT_ONCE]]
-            tables.open_files(name, [path for paths in of_days for path in paths])
+            tables.open_files(name, each.of_days(days[first : first + _AT_ONCE]))
         for name, own in own_seconds(tables, cluster_id, period, grouping).seconds.items():
             found[name].add_all(own)
     _add(found, kept, period)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime, timedelta
+from datetime import date
 
 import pyarrow as pa
 
@@ -11,11 +11,12 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.formats.text.person_units import counted
 from kquota_spark.model.rightsize.target import MOST_DAYS
-from kquota_spark.rightsize.kept_days import TABLES, FilesByTable, State, files_of, held_days
+from kquota_spark.rightsize.kept_days import TABLES, State, files_of, held_days
 from kquota_spark.rightsize.windows import day_rows
 from kquota_spark.schema.day_tables import DEMAND_DAYS
 from kquota_spark.store.commits import retried
 from kquota_spark.store.creation import create_table
+from kquota_spark.store.dated_files import FilesByTable, newest_days
 from kquota_spark.store.delta.table import sql_text
 from kquota_spark.store.reading import Tables
 from kquota_spark.store.storage import delta_table
@@ -61,10 +62,7 @@ class DemandRollUp:
             files = files_of(tables) if has_both else None
             if files is None:
                 return {}
-            days = sorted(set.intersection(*(set(files[name].paths) for name in TABLES)))
-            if days:
-                first = (date.fromisoformat(days[-1]) - timedelta(days=MOST_DAYS)).isoformat()
-                days = [day for day in days if day >= first]
+            days = newest_days(files, MOST_DAYS)
             self._missing = frozenset(days) - held_days(tables, settings.cluster_id, files, days)
         return files
 
@@ -74,12 +72,8 @@ def _rows(settings: Settings, day: str, files: FilesByTable) -> pa.Table:
     with Tables(settings) as tables:
         for name in TABLES:
             tables.open_files(name, files[name].paths[day])
-        begin = datetime.combine(date.fromisoformat(day), datetime.min.time(), UTC)
-        found = day_rows(tables, settings.cluster_id, round(begin.timestamp()) * 1_000)
-    state = State.of(files, day)
-    same = {
-        "form": state.form, "decisions_digest": state.decisions_digest, "usage_digest": state.usage_digest
-    }  # fmt: skip
+        found = day_rows(tables, settings.cluster_id, day)
+    same = State.of(files, day)._asdict()
     columns = [
         pa.repeat(pa.scalar(same[field.name], field.type), len(found))
         if field.name in same
