@@ -99,7 +99,8 @@ _NEWEST_HEADS = f"""
 select {_KEY}, max_by(limit_per_s, newest), max_by(rule, newest), min(first_ms) from rightsize_heads group by all
 """  # noqa: S608 - names of ours
 _DAY = f"epoch_ms({{}}.second) // {DAY_MS}"
-# The clients inside a bucket on a date: by the lists of its decisions, which have at most 20 names, and by its tags.
+# The clients inside a bucket on a date: by the lists of its decisions, which have at most 20 names, and by its tags. A
+# client has the tags of four buckets; the join of all buckets with all clients would be quadratic.
 _INSIDE = f"""
 create or replace temp table rightsize_inside as
 with lists as (
@@ -107,11 +108,15 @@ with lists as (
          coalesce(client_ids, []) as client_ids
   from {{decisions}} where {_OF_DECISIONS} and ({_KEY}) in (
     select ({_KEY}) from rightsize_served where muted_until_ms is not null)
-), clients as (select distinct quota_type, "user", client_id, {_DAY.format("usage")} as day from {{usage}}
-  where {_DURING.format(table="usage")}{{is_client}})
-select distinct {_BUCKET}, "user", client_id, day from lists join clients using (quota_type, day)
-where bucket_user in ('', "user") and bucket_client_id in ('', client_id)
-  and (len(users) in (0, {_MOST_NAMES}) or list_contains(users, "user"))
+), clients as (
+  select distinct quota_type, "user", client_id, {_DAY.format("usage")} as day
+  from {{usage}} where {_DURING.format(table="usage")}{{is_client}}
+), tagged as (
+  select *, if(has_user, "user", '') as bucket_user, if(has_client_id, client_id, '') as bucket_client_id
+  from clients, (values (true, true), (true, false), (false, true), (false, false)) as tags (has_user, has_client_id)
+)
+select distinct {_BUCKET}, "user", client_id, day from lists join tagged using ({_BUCKET}, day)
+where (len(users) in (0, {_MOST_NAMES}) or list_contains(users, "user"))
   and (len(client_ids) in (0, {_MOST_NAMES}) or list_contains(client_ids, client_id))
 """  # noqa: S608 - names of ours
 _POINTS = f"""
