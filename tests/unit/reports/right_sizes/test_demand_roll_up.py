@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,14 @@ import pytest
 from kquota_spark.audit.past.maintain import Step
 from kquota_spark.config.settings import Settings
 from kquota_spark.model.rightsize.demand import bin_of
+from kquota_spark.reports.pages.gathering import gather_report
+from kquota_spark.reports.right_sizes import period_sizes
 from kquota_spark.reports.right_sizes.demand_roll_up import DemandRollUp
+from kquota_spark.reports.scope.period import Period
 from kquota_spark.rightsize import kept_days
 from kquota_spark.rightsize.kept_days import open_history
 from kquota_spark.rightsize.recommended import Recommendation, recommendations
+from kquota_spark.rightsize.rows import SizeRow
 from kquota_spark.rightsize.windows import Asked, BucketKey, BucketWindows, bucket_windows
 from kquota_spark.schema.tables import USAGE
 from kquota_spark.store.packing import pack, small_files
@@ -82,6 +87,27 @@ def test_kept_dates_give_the_sizes_of_the_rows(kept_weeks: Path, tmp_path: Path)
     asked = Asked("weeks", BEGIN_MS, END_MS)
     assert rows_read(weeks(kept_weeks), asked) == 24 * (4 * 36 + 150)
     assert rows_read(weeks(of_rows), asked) == 24 * ((3 * 36 + 150) * DAYS + 36 * 3)
+
+
+def test_a_daily_report_has_kept_dates_whose_usage_is_deleted(
+    kept_weeks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Reading takes as long as it takes: a busy machine must not leave sizes out.
+    monkeypatch.setattr(period_sizes, "LEAST_S", 600.0)
+    monkeypatch.setattr(period_sizes, "MOST_S", 600.0)
+    place = tmp_path / "tables"
+    shutil.copytree(kept_weeks, place)
+    period = Period(END_MS - 2 * DAY_MS, END_MS - DAY_MS)
+
+    def of_report() -> Sequence[SizeRow]:
+        return gather_report(weeks(place), period, made_at_ms=END_MS).right_sizes
+
+    before = of_report()
+    assert [row.bucket_user for row in before] == ["bob", "erin", "dave", "alice"]
+    delta_table(weeks(place), "usage").delete("event_date < '2026-11-15'")
+    assert of_report() == before
+    shutil.rmtree(place / "demand_days")
+    assert of_report() != before
 
 
 def test_a_history_that_ends_within_a_date_is_that_of_the_rows(kept_weeks: Path) -> None:
