@@ -10,14 +10,13 @@ from kquota_spark.enforce.guard_settings import GuardSettings
 from kquota_spark.model.rightsize.demand import WINDOW_MS
 from kquota_spark.model.rightsize.target import MOST_DAYS
 from kquota_spark.process.time_limit import SlowError
-from kquota_spark.rightsize.recommended import LEAST_HISTORY_MS, Recommendation, recommendations
-from kquota_spark.rightsize.windows import BucketKey
+from kquota_spark.rightsize.recommended import Recommendation, has_history, recommendations
+from kquota_spark.rightsize.windows import Asked, BucketKey
 from kquota_spark.store.dated_files import DAY_MS
 from kquota_spark.store.reading import Tables
 
 MOST_BUCKETS = 50
 """Maximum number of buckets that are sized at once."""
-_HAS_HISTORY = "select exists(from decisions where cluster_id = ? and decisions.second < make_timestamptz(?))"
 
 
 class Sized(NamedTuple):
@@ -52,9 +51,9 @@ def sized(
     if not chosen:
         return Sized()
     try:
-        tables.open("decisions", to_ms - MOST_DAYS * DAY_MS)
-        oldest_us = (to_ms - LEAST_HISTORY_MS) * 1_000
-        if not tables.query(_HAS_HISTORY, [cluster_id, oldest_us]).rows[0][0]:
+        asked = Asked(cluster_id, max(0, to_ms - MOST_DAYS * DAY_MS), to_ms)
+        tables.open("decisions", asked.from_ms)
+        if not has_history(tables, asked):
             return Sized()
         found = recommendations(tables, cluster_id, to_ms, guards, buckets=chosen)
     except SlowError:

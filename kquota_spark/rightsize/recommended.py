@@ -20,13 +20,21 @@ from kquota_spark.model.rightsize.forecast import (
 )
 from kquota_spark.model.rightsize.target import LEAST_DAYS, MOST_DAYS, Bounds, RightSize, mean_age, right_size
 from kquota_spark.rightsize.kept_days import open_history
-from kquota_spark.rightsize.windows import Asked, BucketKey, BucketWindows, Place, bucket_windows
+from kquota_spark.rightsize.windows import (
+    Asked,
+    BucketKey,
+    BucketWindows,
+    Place,
+    bucket_windows,
+    buckets_alone,
+    has_rows_until,
+)
 from kquota_spark.store.dated_files import DAY_MS
 from kquota_spark.store.reading import Tables
 
 _ROUNDED_MS = 3_600_000
 """A day is whole without so much of it, ms: the first request of a client is not at midnight."""
-LEAST_HISTORY_MS = LEAST_DAYS * DAY_MS - _ROUNDED_MS
+_LEAST_HISTORY_MS = LEAST_DAYS * DAY_MS - _ROUNDED_MS
 """Shortest history with an answer, ms."""
 
 
@@ -71,13 +79,27 @@ def recommendations(
     """
     asked = Asked(cluster_id, max(from_ms or 0, to_ms - MOST_DAYS * DAY_MS), to_ms, buckets)
     has_kept = open_history(tables, asked)
+    is_old = has_kept or has_history(tables, asked)
     worst: dict[BucketKey, Recommendation] = {}
-    for found in bucket_windows(tables, asked, has_kept=has_kept):
+    for found in bucket_windows(tables, asked, has_kept=has_kept) if is_old else buckets_alone(tables, asked):
         one = _recommendation(found, to_ms, guards)
         bucket = one.place.key
         if bucket not in worst or _needed(one) > _needed(worst[bucket]):
             worst[bucket] = one
     return sorted(worst.values(), key=lambda one: one.place[1:])
+
+
+def has_history(tables: Tables, asked: Asked) -> bool:
+    """Whether the tables have two weeks of any bucket: without them no bucket has a right size.
+
+    Args:
+        tables: with `decisions` opened from the start of the history on.
+        asked: the cluster and the history.
+
+    Raises:
+        UserError: the table cannot be read.
+    """
+    return has_rows_until(tables, asked, asked.to_ms - _LEAST_HISTORY_MS)
 
 
 def _needed(one: Recommendation) -> float:

@@ -98,6 +98,13 @@ from rightsize_served group by all
 _NEWEST_HEADS = f"""
 select {_KEY}, max_by(limit_per_s, newest), max_by(rule, newest), min(first_ms) from rightsize_heads group by all
 """  # noqa: S608 - names of ours
+_HAS_ROWS = f"""
+select exists(from decisions where {_OF_DECISIONS} and second <= make_timestamptz(?::bigint * 1000))
+"""
+_FIRST_SECONDS = f"""
+select {_KEY}, max_by(limit_per_s, decisions.second), max_by(rule, decisions.second), epoch_ms(min(decisions.second))
+from {{decisions}} where {_OF_DECISIONS} group by all having sum(amount) > 0 or bool_or({IS_THROTTLED}) order by all
+"""  # noqa: S608 - names of ours
 _DAY = f"epoch_ms({{}}.second) // {DAY_MS}"
 # The clients inside a bucket on a date: by the lists of its decisions, which have at most 20 names, and by its tags. A
 # client has the tags of four buckets; the join of all buckets with all clients would be quadratic.
@@ -278,6 +285,35 @@ def bucket_windows(tables: Tables, asked: Asked, *, has_kept: bool = False) -> I
         yield BucketWindows(Place(*key), limit, rule, first_ms, windows)
 
 
+def has_rows_until(tables: Tables, asked: Asked, until_ms: int) -> bool:
+    """Whether any bucket has a row from the start of the history until a time.
+
+    Args:
+        tables: with `decisions` opened from the start of the history on.
+        asked: the cluster and the history.
+        until_ms: the last time that counts, epoch ms.
+
+    Raises:
+        UserError: the table cannot be read.
+    """
+    _set_variables(tables, asked)
+    return bool(tables.query(_HAS_ROWS.format(is_wanted=""), [until_ms]).rows[0][0])
+
+
+def buckets_alone(tables: Tables, asked: Asked) -> list[BucketWindows]:
+    """Each bucket as in `bucket_windows`, without its windows: they take most of the time.
+
+    Args:
+        tables: with `decisions` and `usage` opened from the start of the history on.
+        asked: the cluster, the history and the buckets.
+
+    Raises:
+        UserError: the tables cannot be read.
+    """
+    found = tables.query(_FIRST_SECONDS.format(**_parts(tables, asked))).rows
+    return [BucketWindows(Place(*row[:4]), *row[4:], []) for row in found]
+
+
 def day_rows(tables: Tables, cluster_id: str, day: str) -> pa.Table:
     """The rows of `demand_days` of one date, without its form and its digests.
 
@@ -295,10 +331,7 @@ def day_rows(tables: Tables, cluster_id: str, day: str) -> pa.Table:
 
 def _count(tables: Tables, asked: Asked) -> None:
     """Count the windows of the opened tables, into `rightsize_heads` and `rightsize_cells`."""
-    values = {"cluster": asked.cluster_id, "from_ms": asked.from_ms, "to_ms": asked.to_ms}
-    for name, value in values.items():
-        tables.query(_VARIABLES.format(name=name), [value])
-    parts = _parts(tables, asked.buckets)
+    parts = _parts(tables, asked)
     tables.query(_SERVED.format(**parts))
     tables.query(_WINDOWS)
     if tables.query(_HAS_PACES).rows[0][0]:
@@ -313,8 +346,16 @@ def _count(tables: Tables, asked: Asked) -> None:
         tables.query(sql)
 
 
-def _parts(tables: Tables, buckets: Collection[BucketKey] | None) -> dict[str, str]:
+def _set_variables(tables: Tables, asked: Asked) -> None:
+    values = {"cluster": asked.cluster_id, "from_ms": asked.from_ms, "to_ms": asked.to_ms}
+    for name, value in values.items():
+        tables.query(_VARIABLES.format(name=name), [value])
+
+
+def _parts(tables: Tables, asked: Asked) -> dict[str, str]:
     """The tables that queries read, and conditions on their rows beside the period; few buckets are copied first."""
+    _set_variables(tables, asked)
+    buckets = asked.buckets
     if buckets is None:
         return {
             "is_wanted": "", "is_client": "", "decisions": "decisions", "usage": "usage", "points": "usage_points",

@@ -39,6 +39,23 @@ def test_a_broker_with_too_short_a_history_hides_no_other(tmp_path: Path) -> Non
     assert (one.place.broker_id, int(one.history_days)) == (1, 14)
 
 
+def test_no_windows_are_counted_while_no_bucket_has_two_weeks(tmp_path: Path) -> None:
+    # A day is whole without an hour of it: 13 days and 23 hours are 14 days.
+    for hours, has_size in ((13 * 24 + 22, False), (13 * 24 + 23, True)):
+        root = tmp_path / str(hours)
+        rows = [decision(-day * DAY_S, amount=10_000) for day in range(1, 14)]
+        idle = decision(-hours * 3_600, amount=0, bucket_user="bob", users=["bob"])
+        write_table(root, "decisions", *rows, decision(-hours * 3_600, amount=10_000), idle)
+        write_table(root, "usage", usage(-DAY_S))
+        with Tables(Settings(cluster_id="demo", tables=str(root))) as tables:
+            [one] = recommendations(tables, "demo", T0_MS)
+            counted = tables.query(
+                "select count(*) from duckdb_tables() where table_name = 'rightsize_cells'"
+            ).rows
+        assert (one.place.user, one.limit_per_s, one.rule) == ("alice", 1_000_000, "users/alice")
+        assert (one.history_days, one.size is not None, counted) == (hours / 24, has_size, [(int(has_size),)])
+
+
 def test_only_the_wanted_buckets_are_read_and_have_the_same_sizes(tmp_path: Path) -> None:
     of_bob = {"bucket_user": "bob", "users": ["bob"], "rule": "users/bob"}
     rows = [decision(-day * DAY_S + 10, amount=10_000) for day in range(1, 16)]
