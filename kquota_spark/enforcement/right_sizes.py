@@ -18,7 +18,7 @@ from kquota_spark.model.quotas.quota_types import BANDWIDTH, QuotaType
 from kquota_spark.model.quotas.resolve import Bucket
 from kquota_spark.model.rightsize.target import RightSize
 from kquota_spark.rightsize.bounded import MOST_BUCKETS, sized
-from kquota_spark.rightsize.windows import BucketKey
+from kquota_spark.rightsize.buckets import BucketKey
 from kquota_spark.store.dated_files import DAY_MS
 from kquota_spark.store.reading import Tables
 

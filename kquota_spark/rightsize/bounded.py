@@ -10,8 +10,9 @@ from kquota_spark.enforce.guard_settings import GuardSettings
 from kquota_spark.model.rightsize.demand import WINDOW_MS
 from kquota_spark.model.rightsize.target import MOST_DAYS
 from kquota_spark.process.time_limit import SlowError
+from kquota_spark.rightsize.buckets import BucketKey
 from kquota_spark.rightsize.recommended import Recommendation, has_history, recommendations
-from kquota_spark.rightsize.windows import Asked, BucketKey
+from kquota_spark.rightsize.windows import Asked
 from kquota_spark.store.dated_files import DAY_MS
 from kquota_spark.store.reading import Tables
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from kquota_spark.enforce.guard_settings import GuardSettings
@@ -19,16 +19,9 @@ from kquota_spark.model.rightsize.forecast import (
     trend_of,
 )
 from kquota_spark.model.rightsize.target import LEAST_DAYS, MOST_DAYS, Bounds, RightSize, mean_age, right_size
+from kquota_spark.rightsize.buckets import BucketKey, Buckets, Place
 from kquota_spark.rightsize.kept_days import open_history
-from kquota_spark.rightsize.windows import (
-    Asked,
-    BucketKey,
-    BucketWindows,
-    Place,
-    bucket_windows,
-    buckets_alone,
-    has_rows_until,
-)
+from kquota_spark.rightsize.windows import Asked, BucketWindows, bucket_windows, buckets_alone, has_rows_until
 from kquota_spark.store.dated_files import DAY_MS
 from kquota_spark.store.reading import Tables
 
@@ -62,7 +55,7 @@ def recommendations(
     to_ms: int,
     guards: GuardSettings | None = None,
     from_ms: int | None = None,
-    buckets: Collection[BucketKey] | None = None,
+    buckets: Buckets = None,
 ) -> list[Recommendation]:
     """The right size of each bucket, by quota type and name.
 

@@ -14,12 +14,13 @@ not reach over midnight, and the first window of a date is never the first one o
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 from kquota_spark.model.rightsize.demand import BIN_GROWTH, WINDOW_MS, interval_of, is_natural
 from kquota_spark.model.rightsize.target import DayWindows
+from kquota_spark.rightsize.buckets import BUCKET, SET_VARIABLE, Buckets, Place, choose, conditions_on
 from kquota_spark.schema.harm import IS_THROTTLED, LONGEST_THROTTLE_MS, mute_end_ms
 from kquota_spark.schema.key_columns import FROM_LOG
 from kquota_spark.store.dated_files import DAY_MS, day_ms
@@ -32,21 +33,10 @@ _WINDOWS_OF_DAY = DAY_MS // WINDOW_MS
 _LEAST_FREE_MS = 2_000
 _MOST_NAMES = 20
 """Maximum number of names in a decision: a list with so many may lack others."""
-_BUCKET = "quota_type, bucket_user, bucket_client_id"
-_KEY = f"broker_id, {_BUCKET}"
-_VARIABLES = "set variable rightsize_{name} = ?"
+_KEY = f"broker_id, {BUCKET}"
 _DURING = f"""cluster_id = getvariable('rightsize_cluster') and {FROM_LOG} and quota_type in ('produce', 'fetch')
   and {{table}}.second >= make_timestamptz(getvariable('rightsize_from_ms')::bigint * 1000)
   and {{table}}.second < make_timestamptz(getvariable('rightsize_to_ms')::bigint * 1000)"""
-_WANTED = """
-create or replace temp table rightsize_wanted as
-select unnest(?::varchar[]) as quota_type, unnest(?::varchar[]) as bucket_user, unnest(?::varchar[]) as bucket_client_id
-"""
-# Only a list of names is compared while the files are read. That takes a fifth of the time.
-_IS_NAMED = " and list_contains(getvariable('rightsize_names'), {column})"
-_IS_WANTED = f"""{_IS_NAMED.format(column="bucket_user")}
-  and ({_BUCKET}) in (select ({_BUCKET}) from rightsize_wanted)"""  # noqa: S608 - names of ours
-_IS_CLIENT = _IS_NAMED.format(column='usage."user"')
 _OF_DECISIONS = _DURING.format(table="decisions") + " and bucket_tags is null{is_wanted}"
 # Few buckets are copied in one pass over each table, because a pass over weeks takes most of the time.
 _ROWS = f"""
@@ -111,7 +101,7 @@ _DAY = f"epoch_ms({{}}.second) // {DAY_MS}"
 _INSIDE = f"""
 create or replace temp table rightsize_inside as
 with lists as (
-  select distinct {_BUCKET}, {_DAY.format("decisions")} as day, coalesce(users, []) as users,
+  select distinct {BUCKET}, {_DAY.format("decisions")} as day, coalesce(users, []) as users,
          coalesce(client_ids, []) as client_ids
   from {{decisions}} where {_OF_DECISIONS} and ({_KEY}) in (
     select ({_KEY}) from rightsize_served where muted_until_ms is not null)
@@ -122,7 +112,7 @@ with lists as (
   select *, if(has_user, "user", '') as bucket_user, if(has_client_id, client_id, '') as bucket_client_id
   from clients, (values (true, true), (true, false), (false, true), (false, false)) as tags (has_user, has_client_id)
 )
-select distinct {_BUCKET}, "user", client_id, day from lists join tagged using ({_BUCKET}, day)
+select distinct {BUCKET}, "user", client_id, day from lists join tagged using ({BUCKET}, day)
 where (len(users) in (0, {_MOST_NAMES}) or list_contains(users, "user"))
   and (len(client_ids) in (0, {_MOST_NAMES}) or list_contains(client_ids, client_id))
 """  # noqa: S608 - names of ours
@@ -210,28 +200,6 @@ order by quota_type, bucket_user, bucket_client_id, broker_id, low, pace, is_thr
 """  # noqa: S608 - names of ours
 
 
-class BucketKey(NamedTuple):
-    """The names of a bucket; an empty one does not belong to it."""
-
-    quota_type: str
-    user: str
-    client_id: str
-
-
-class Place(NamedTuple):
-    """A bucket of one broker."""
-
-    broker_id: int
-    quota_type: str
-    user: str
-    client_id: str
-
-    @property
-    def key(self) -> BucketKey:
-        """The bucket on all brokers."""
-        return BucketKey(self.quota_type, self.user, self.client_id)
-
-
 class BucketWindows(NamedTuple):
     """The windows of a bucket of one broker."""
 
@@ -251,8 +219,7 @@ class Asked(NamedTuple):
     from_ms: int
     to_ms: int
     """The end of the history."""
-    buckets: Collection[BucketKey] | None = None
-    """The buckets to read; None for all."""
+    buckets: Buckets = None
 
 
 def bucket_windows(tables: Tables, asked: Asked, *, has_kept: bool = False) -> Iterator[BucketWindows]:
@@ -268,7 +235,7 @@ def bucket_windows(tables: Tables, asked: Asked, *, has_kept: bool = False) -> I
     """
     _count(tables, asked)
     if has_kept:
-        is_wanted = "" if asked.buckets is None else _IS_WANTED
+        is_wanted = conditions_on(asked.buckets).of_bucket
         for sql in (_KEPT_HEADS, _KEPT_CELLS):
             tables.query(sql.format(is_wanted=is_wanted))
     ratios = {row[:4]: row[4] for row in tables.query(_MEDIANS).rows}
@@ -349,24 +316,22 @@ def _count(tables: Tables, asked: Asked) -> None:
 def _set_variables(tables: Tables, asked: Asked) -> None:
     values = {"cluster": asked.cluster_id, "from_ms": asked.from_ms, "to_ms": asked.to_ms}
     for name, value in values.items():
-        tables.query(_VARIABLES.format(name=name), [value])
+        tables.query(SET_VARIABLE.format(name=name), [value])
 
 
 def _parts(tables: Tables, asked: Asked) -> dict[str, str]:
     """The tables that queries read, and conditions on their rows beside the period; few buckets are copied first."""
     _set_variables(tables, asked)
-    buckets = asked.buckets
-    if buckets is None:
+    if asked.buckets is None:
         return {
             "is_wanted": "", "is_client": "", "decisions": "decisions", "usage": "usage", "points": "usage_points",
         }  # fmt: skip
-    tables.query(_WANTED, [[key[place] for key in buckets] for place in range(len(BucketKey._fields))])
-    names = sorted({key.user for key in buckets})
-    tables.query(_VARIABLES.format(name="names"), [names])
-    tables.query(_ROWS.format(is_wanted=_IS_WANTED))
+    choose(tables, asked.buckets)
+    conditions = conditions_on(asked.buckets)
+    tables.query(_ROWS.format(is_wanted=conditions.of_bucket))
     return {
         "is_wanted": "",
-        "is_client": "" if "" in names else _IS_CLIENT,  # a bucket without a user has clients of any user
+        "is_client": conditions.of_client,
         "decisions": "rightsize_rows as decisions",
         "usage": "rightsize_used as usage",
         "points": "rightsize_used",

@@ -13,6 +13,7 @@ from kquota_spark.cli.text.render import Colour, Row, Shown
 from kquota_spark.formats.text.person_units import iso_time, or_dash, person_percent, rate_text
 from kquota_spark.model.rightsize.demand import WINDOW_MS
 from kquota_spark.model.rightsize.target import TARGET_PERCENT
+from kquota_spark.rightsize.buckets import BucketFilter
 from kquota_spark.rightsize.recommended import (
     DefaultCandidate,
     Recommendation,
@@ -60,13 +61,11 @@ def _find(asked: Asked) -> Found:
         UserError: the table is empty, or the period is.
     """
     cluster_id, to_ms, found = _sized(asked)
-    names = ((asked.wanted.user, "user"), (asked.wanted.client, "client_id"))
-    chosen = [one for one in found if all(name in (None, getattr(one.place, part)) for name, part in names)]
     rows = [
         {"cluster_id": cluster_id, "bucket_tags": None, **asdict(row), "of_people": row}
-        for row in (row_of(one, to_ms) for one in sorted(chosen, key=_place))
+        for row in (row_of(one, to_ms) for one in sorted(found, key=_place))
     ]
-    short = sum(one.size is None for one in chosen)
+    short = sum(one.size is None for one in found)
     footer = (
         f"{counted_text(len(rows), 'bucket', asked.limit)}{f', {short:,} with too short a history' if short else ''}; "
         f"windows of 10 s until {utc_text(to_ms)}"
@@ -118,7 +117,7 @@ def _default_row(cluster_id: str, one: DefaultCandidate) -> Row:
 
 
 def _sized(asked: Asked) -> _Sized:
-    """The right sizes of the buckets of the quota type."""
+    """The right sizes of the buckets that are asked for."""
     from kquota_spark.enforcement.policies import guards_of
 
     end_ms, until = newest_decision_ms(asked.tables) + 1_000, asked.wanted.until
@@ -127,9 +126,10 @@ def _sized(asked: Asked) -> _Sized:
     if since_ms is not None:
         require_since(since_ms, to_ms)
     settings = of_one_cluster(asked, since_ms or 0)
-    found = recommendations(asked.tables, settings.cluster_id, to_ms, guards_of(settings), since_ms)
-    kind = asked.own.quota_type
-    return _Sized(settings.cluster_id, to_ms, [one for one in found if kind in (None, one.place.quota_type)])
+    buckets = BucketFilter(asked.own.quota_type, asked.wanted.user, asked.wanted.client)
+    chosen = None if buckets == BucketFilter() else buckets
+    found = recommendations(asked.tables, settings.cluster_id, to_ms, guards_of(settings), since_ms, chosen)
+    return _Sized(settings.cluster_id, to_ms, found)
 
 
 def _target(row: Row) -> str:

@@ -17,7 +17,7 @@ from kquota_spark.model.rightsize.target import RightSize
 from kquota_spark.reports.scope.report_scope import Scope
 from kquota_spark.reports.scope.shared_rows import BucketName
 from kquota_spark.rightsize.bounded import Sized, sized
-from kquota_spark.rightsize.windows import BucketKey
+from kquota_spark.rightsize.buckets import BucketKey
 
 MOST_THROTTLED, MOST_UNUSED = 20, 10
 """Maximum number of buckets that were throttled in the period, and of others."""

@@ -8,8 +8,8 @@ import pytest
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.rightsize.bounded import MOST_BUCKETS, Sized, sized
+from kquota_spark.rightsize.buckets import BucketKey
 from kquota_spark.rightsize.recommended import recommendations
-from kquota_spark.rightsize.windows import BucketKey
 from kquota_spark.store.reading import Tables
 from tests.right_size.tables import FIRST, write_weeks
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from kquota_spark.config.settings import Settings
+from kquota_spark.rightsize.buckets import BucketFilter, BucketKey
 from kquota_spark.rightsize.recommended import Recommendation, recommendations
-from kquota_spark.rightsize.windows import BucketKey
 from kquota_spark.store.reading import Tables
 from tests.support.tables.table_rows import T0_MS, decision, usage, write_table
 
@@ -67,3 +68,35 @@ def test_only_the_wanted_buckets_are_read_and_have_the_same_sizes(tmp_path: Path
     with Tables(Settings(cluster_id="demo", tables=str(tmp_path))) as tables:
         assert recommendations(tables, "demo", T0_MS, buckets=[bob.place.key]) == [bob]
         assert recommendations(tables, "demo", T0_MS, buckets=[BucketKey("fetch", "bob", "")]) == []
+
+
+def test_a_filter_of_names_reads_only_its_buckets(tmp_path: Path) -> None:
+    of_app = {"bucket_user": "", "bucket_client_id": "app", "client_ids": ["app"], "rule": "clients/app"}
+    changes: list[dict[str, Any]] = [
+        {},
+        {"quota_type": "fetch"},
+        {"bucket_user": "bob", "users": ["bob"]},
+        of_app,
+    ]
+    rows = [
+        decision(-day * DAY_S + 10, amount=(place + 1) * 10_000, **change)
+        for day in range(1, 16) for place, change in enumerate(changes)
+    ]  # fmt: skip
+    write_table(tmp_path, "decisions", *rows)
+    write_table(tmp_path, "usage", usage(-DAY_S))
+    fetch, of_client, alice, bob = found(tmp_path)
+    assert [one.place[1:] for one in (fetch, of_client, alice, bob)] == [
+        ("fetch", "alice", ""), ("produce", "", "app"), ("produce", "alice", ""), ("produce", "bob", "")
+    ]  # fmt: skip
+    expected = {
+        BucketFilter("fetch"): [fetch],
+        BucketFilter(user="alice"): [fetch, alice],
+        BucketFilter(client_id="app"): [of_client],
+        BucketFilter("produce", "alice"): [alice],
+        BucketFilter(user="nobody"): [],
+    }
+    with Tables(Settings(cluster_id="demo", tables=str(tmp_path))) as tables:
+        for names, sizes in expected.items():
+            assert recommendations(tables, "demo", T0_MS, buckets=names) == sizes
+            [rows_read] = tables.query("select count(*) from rightsize_rows").rows
+            assert rows_read == (15 * len(sizes),)

@@ -88,6 +88,12 @@ def test_people_see_the_limit_that_is_most_too_low_first(config: Path) -> None:
     assert "user alice" not in shown("rightsize", "--config", str(config), "--user", "bob")
 
 
+@pytest.mark.parametrize("user", ["alice", "bob", "erin"])
+def test_a_bucket_alone_has_the_size_that_it_has_among_all(user: str, config: Path) -> None:
+    assert by_user(config, "--user", user, "--type", "produce") == {user: by_user(config)[user]}
+    assert by_user(config, "--user", user, "--type", "fetch") == {}
+
+
 def test_csv_has_all_columns(config: Path) -> None:
     code, out, _ = run("rightsize", "--config", str(config), "--output", "csv")
     rows = list(csv.DictReader(io.StringIO(out)))

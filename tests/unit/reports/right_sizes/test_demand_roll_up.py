@@ -18,10 +18,11 @@ from kquota_spark.reports.right_sizes import period_sizes
 from kquota_spark.reports.right_sizes.demand_roll_up import DemandRollUp
 from kquota_spark.reports.scope.period import Period
 from kquota_spark.rightsize import kept_days
+from kquota_spark.rightsize.buckets import BucketKey
 from kquota_spark.rightsize.kept_days import open_history
 from kquota_spark.rightsize.recommended import Recommendation, recommendations
 from kquota_spark.rightsize.rows import SizeRow
-from kquota_spark.rightsize.windows import Asked, BucketKey, BucketWindows, bucket_windows
+from kquota_spark.rightsize.windows import Asked, BucketWindows, bucket_windows
 from kquota_spark.schema.tables import USAGE
 from kquota_spark.store.packing import pack, small_files
 from kquota_spark.store.reading import Tables
