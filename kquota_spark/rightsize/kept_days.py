@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import NamedTuple
 
+from kquota_spark.model.rightsize.demand import WINDOW_MS
 from kquota_spark.rightsize.windows import Asked
 from kquota_spark.schema.day_tables import DEMAND_DAYS
 from kquota_spark.store.dated_files import DAY_MS, FilesByTable, day_at, have_still
 from kquota_spark.store.reading import Tables
 
 TABLES = ("decisions", "usage")
-FORM = 1
+FORM = 2
 """Version of the rules by which windows are counted: a change of `windows` that changes a number increases it."""
 _STATES = """
 select distinct event_date::varchar, form, decisions_digest, usage_digest from demand_days where cluster_id = ?
@@ -73,6 +74,17 @@ def held_days(tables: Tables, cluster_id: str, files: FilesByTable, days: Collec
     held = frozenset(state.day for state in states if state.holds(files))
     tables.open_files(DEMAND_DAYS.name, kept.of_days(held))
     return held
+
+
+def default_end_ms(tables: Tables, newest_ms: int) -> int:
+    """The end of a history that ends with the tables: the newest midnight if dates are kept, so that they are used.
+
+    Args:
+        tables: the tables.
+        newest_ms: end of the newest second, epoch ms.
+    """
+    step_ms = WINDOW_MS if tables.location(DEMAND_DAYS.name) is None else DAY_MS
+    return newest_ms // step_ms * step_ms
 
 
 def open_history(tables: Tables, asked: Asked) -> bool:

@@ -21,7 +21,14 @@ from kquota_spark.model.rightsize.forecast import (
 from kquota_spark.model.rightsize.target import LEAST_DAYS, MOST_DAYS, Bounds, RightSize, mean_age, right_size
 from kquota_spark.rightsize.buckets import BucketKey, Buckets, Place
 from kquota_spark.rightsize.kept_days import open_history
-from kquota_spark.rightsize.windows import Asked, BucketWindows, bucket_windows, buckets_alone, has_rows_until
+from kquota_spark.rightsize.windows import (
+    Asked,
+    BucketWindows,
+    bucket_windows,
+    buckets_alone,
+    has_rows_until,
+    newest_quotas,
+)
 from kquota_spark.store.dated_files import DAY_MS
 from kquota_spark.store.reading import Tables
 
@@ -56,6 +63,7 @@ def recommendations(
     guards: GuardSettings | None = None,
     from_ms: int | None = None,
     buckets: Buckets = None,
+    quotas_ms: int | None = None,
 ) -> list[Recommendation]:
     """The right size of each bucket, by quota type and name.
 
@@ -66,16 +74,19 @@ def recommendations(
         guards: its bounds cap the targets.
         from_ms: start of the history; None for four weeks before its end.
         buckets: only these; None for all. Few buckets take a small part of the time.
+        quotas_ms: the limits are those until then, epoch ms; None for the end of the history.
 
     Raises:
         UserError: a table is missing or cannot be read.
     """
     asked = Asked(cluster_id, max(from_ms or 0, to_ms - MOST_DAYS * DAY_MS), to_ms, buckets)
+    later = {} if quotas_ms is None else newest_quotas(tables, Asked(cluster_id, to_ms, quotas_ms))
     has_kept = open_history(tables, asked)
     is_old = has_kept or has_history(tables, asked)
     worst: dict[BucketKey, Recommendation] = {}
     for found in bucket_windows(tables, asked, has_kept=has_kept) if is_old else buckets_alone(tables, asked):
-        one = _recommendation(found, to_ms, guards)
+        limit, rule = later.get(found.place, (found.limit_per_s, found.rule))
+        one = _recommendation(found._replace(limit_per_s=limit, rule=rule), to_ms, guards)
         bucket = one.place.key
         if bucket not in worst or _needed(one) > _needed(worst[bucket]):
             worst[bucket] = one

@@ -14,9 +14,9 @@ not reach over midnight, and the first window of a date is never the first one o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kquota_spark.model.rightsize.demand import BIN_GROWTH, WINDOW_MS, interval_of, is_natural
 from kquota_spark.model.rightsize.target import DayWindows
@@ -37,12 +37,16 @@ _KEY = f"broker_id, {BUCKET}"
 _DURING = f"""cluster_id = getvariable('rightsize_cluster') and {FROM_LOG} and quota_type in ('produce', 'fetch')
   and {{table}}.second >= make_timestamptz(getvariable('rightsize_from_ms')::bigint * 1000)
   and {{table}}.second < make_timestamptz(getvariable('rightsize_to_ms')::bigint * 1000)"""
+# A quota that was removed leaves a limit of null, which counts. Rows of late requests alone have no limit of their own.
+_QUOTA = """arg_max(struct_pack(limit_per_s := limit_per_s, rule := rule), decisions.second)
+         filter (coalesce(requests, 1) > 0)"""
 _OF_DECISIONS = _DURING.format(table="decisions") + " and bucket_tags is null{is_wanted}"
 # Few buckets are copied in one pass over each table, because a pass over weeks takes most of the time.
 _ROWS = f"""
 create or replace temp table rightsize_rows as
-select cluster_id, source, {_KEY}, bucket_tags, second, rule, limit_per_s, amount, throttle_ms, observed_throttle_ms,
-       throttled_requests, observed_throttled_requests, observed_total_throttle_ms, users, client_ids
+select cluster_id, source, {_KEY}, bucket_tags, second, rule, limit_per_s, requests, amount, throttle_ms,
+       observed_throttle_ms, throttled_requests, observed_throttled_requests, observed_total_throttle_ms, users,
+       client_ids
 from decisions where {_OF_DECISIONS}
 """  # noqa: S608 - names of ours
 _USED = f"""
@@ -57,8 +61,7 @@ _SERVED = f"""
 create or replace temp table rightsize_served as
 select {_KEY}, epoch_ms(decisions.second) // {WINDOW_MS} as window_no, sum(amount)::bigint as amount,
        max(if({IS_THROTTLED}, {_MUTE_END}, null)) as muted_until_ms,
-       min(decisions.second) as first, max_by(limit_per_s, decisions.second) as limit_per_s,
-       max_by(rule, decisions.second) as rule
+       min(decisions.second) as first, {_QUOTA} as quota
 from {{decisions}} where {_OF_DECISIONS} group by all
 """  # noqa: S608 - names of ours
 # The windows from one on that a throttle holds in, of the same date.
@@ -81,20 +84,20 @@ window before as (partition by {_KEY} order by window_no)
 # Also a bucket without traffic has a first second, and its newest limit counts.
 _HEADS = f"""
 create or replace temp table rightsize_heads as
-select {_KEY}, max(window_no) as newest, max_by(limit_per_s, window_no) as limit_per_s,
-       max_by(rule, window_no) as rule, epoch_ms(min(first)) as first_ms
+select {_KEY}, max(window_no) as newest, max_by(quota, window_no) as quota, epoch_ms(min(first)) as first_ms
 from rightsize_served group by all
 """  # noqa: S608 - names of ours
 _NEWEST_HEADS = f"""
-select {_KEY}, max_by(limit_per_s, newest), max_by(rule, newest), min(first_ms) from rightsize_heads group by all
+select {_KEY}, max_by(quota, newest) as quota, min(first_ms) from rightsize_heads group by all
 """  # noqa: S608 - names of ours
 _HAS_ROWS = f"""
 select exists(from decisions where {_OF_DECISIONS} and second <= make_timestamptz(?::bigint * 1000))
 """
 _FIRST_SECONDS = f"""
-select {_KEY}, max_by(limit_per_s, decisions.second), max_by(rule, decisions.second), epoch_ms(min(decisions.second))
+select {_KEY}, {_QUOTA}, epoch_ms(min(decisions.second))
 from {{decisions}} where {_OF_DECISIONS} group by all having sum(amount) > 0 or bool_or({IS_THROTTLED}) order by all
 """  # noqa: S608 - names of ours
+_NEWEST_QUOTAS = f"select {_KEY}, {_QUOTA} from decisions where {_OF_DECISIONS} group by all"  # noqa: S608 - of ours
 _DAY = f"epoch_ms({{}}.second) // {DAY_MS}"
 # The clients inside a bucket on a date: by the lists of its decisions, which have at most 20 names, and by its tags. A
 # client has the tags of four buckets; the join of all buckets with all clients would be quadratic.
@@ -183,8 +186,8 @@ select {_KEY}, window_no, null::double as pace_per_s from rightsize_windows wher
 _OF_KEPT = "from demand_days where cluster_id = getvariable('rightsize_cluster'){is_wanted}"
 _KEPT_HEADS = f"""
 insert into rightsize_heads
-select distinct {_KEY}, (epoch_ms(event_date) // {DAY_MS} + 1) * {_WINDOWS_OF_DAY} - 1, limit_per_s, rule,
-       epoch_ms(first_second) {_OF_KEPT}
+select distinct {_KEY}, (epoch_ms(event_date) // {DAY_MS} + 1) * {_WINDOWS_OF_DAY} - 1,
+       struct_pack(limit_per_s := limit_per_s, rule := rule), epoch_ms(first_second) {_OF_KEPT}
 """
 _KEPT_CELLS = f"""
 insert into rightsize_cells
@@ -192,7 +195,7 @@ select {_KEY}, getvariable('rightsize_to_ms')::bigint // {DAY_MS} - 1 - epoch_ms
        pace_bin, is_throttled, is_first, windows, pace_ratios {_OF_KEPT} and windows > 0
 """
 _ROWS_TO_KEEP = f"""
-select getvariable('rightsize_cluster') as cluster_id, ?::date as event_date, {_KEY}, rule, limit_per_s,
+select getvariable('rightsize_cluster') as cluster_id, ?::date as event_date, {_KEY}, quota.rule, quota.limit_per_s,
        make_timestamptz(first_ms * 1000) as first_second, low as low_bin, pace as pace_bin, is_throttled, is_first,
        coalesce(windows, 0) as windows, ratios as pace_ratios
 from rightsize_heads left join rightsize_cells using ({_KEY})
@@ -241,7 +244,7 @@ def bucket_windows(tables: Tables, asked: Asked, *, has_kept: bool = False) -> I
     ratios = {row[:4]: row[4] for row in tables.query(_MEDIANS).rows}
     heads = {row[:4]: row[4:] for row in tables.query(_NEWEST_HEADS).rows}
     for key, rows in groupby(tables.query(_COUNTED).rows, key=lambda row: row[:4]):
-        limit, rule, first_ms = heads[key]
+        quota, first_ms = heads[key]
         natural = is_natural(ratios.get(key))
         windows = [
             DayWindows(
@@ -249,7 +252,7 @@ def bucket_windows(tables: Tables, asked: Asked, *, has_kept: bool = False) -> I
             )
             for _, _, _, _, age, low, pace, throttled, first, count in rows
         ]
-        yield BucketWindows(Place(*key), limit, rule, first_ms, windows)
+        yield BucketWindows(Place(*key), *_quota(quota), first_ms, windows)
 
 
 def has_rows_until(tables: Tables, asked: Asked, until_ms: int) -> bool:
@@ -278,7 +281,23 @@ def buckets_alone(tables: Tables, asked: Asked) -> list[BucketWindows]:
         UserError: the tables cannot be read.
     """
     found = tables.query(_FIRST_SECONDS.format(**_parts(tables, asked))).rows
-    return [BucketWindows(Place(*row[:4]), *row[4:], []) for row in found]
+    return [BucketWindows(Place(*row[:4]), *_quota(row[4]), row[5], []) for row in found]
+
+
+def newest_quotas(tables: Tables, asked: Asked) -> dict[Place, tuple[float | None, str | None]]:
+    """The newest limit of each bucket with traffic in a period, and its rule; None is none.
+
+    Args:
+        tables: the tables; `decisions` is opened here.
+        asked: the cluster and the period; all buckets are read.
+
+    Raises:
+        UserError: the table cannot be read.
+    """
+    tables.open("decisions", asked.from_ms)
+    _set_variables(tables, asked)
+    rows = tables.query(_NEWEST_QUOTAS.format(is_wanted="")).rows
+    return {Place(*row[:4]): _quota(row[4]) for row in rows if row[4] is not None}
 
 
 def day_rows(tables: Tables, cluster_id: str, day: str) -> pa.Table:
@@ -311,6 +330,11 @@ def _count(tables: Tables, asked: Asked) -> None:
         tables.query(_NO_PACES)
     for sql in (_RATIOS, _HEADS, _CELLS):
         tables.query(sql)
+
+
+def _quota(found: Mapping[str, Any] | None) -> tuple[float | None, str | None]:
+    """Limit and rule; a bucket of late requests alone has none."""
+    return (None, None) if found is None else (found["limit_per_s"], found["rule"])
 
 
 def _set_variables(tables: Tables, asked: Asked) -> None:

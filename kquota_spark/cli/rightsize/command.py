@@ -14,6 +14,7 @@ from kquota_spark.formats.text.person_units import iso_time, or_dash, person_per
 from kquota_spark.model.rightsize.demand import WINDOW_MS
 from kquota_spark.model.rightsize.target import TARGET_PERCENT
 from kquota_spark.rightsize.buckets import BucketFilter
+from kquota_spark.rightsize.kept_days import default_end_ms
 from kquota_spark.rightsize.recommended import (
     DefaultCandidate,
     Recommendation,
@@ -121,14 +122,20 @@ def _sized(asked: Asked) -> _Sized:
     from kquota_spark.enforcement.policies import guards_of
 
     end_ms, until = newest_decision_ms(asked.tables) + 1_000, asked.wanted.until
-    to_ms = (end_ms if until is None else min(until.time_ms, end_ms)) // WINDOW_MS * WINDOW_MS
+    if until is None:
+        to_ms = default_end_ms(asked.tables, end_ms)
+    else:
+        to_ms = min(until.time_ms, end_ms) // WINDOW_MS * WINDOW_MS
     since_ms = asked.wanted.newer_than_ms
     if since_ms is not None:
         require_since(since_ms, to_ms)
     settings = of_one_cluster(asked, since_ms or 0)
     buckets = BucketFilter(asked.own.quota_type, asked.wanted.user, asked.wanted.client)
     chosen = None if buckets == BucketFilter() else buckets
-    found = recommendations(asked.tables, settings.cluster_id, to_ms, guards_of(settings), since_ms, chosen)
+    found = recommendations(
+        asked.tables, settings.cluster_id, to_ms, guards_of(settings), since_ms, chosen,
+        quotas_ms=end_ms if until is None else None,
+    )  # fmt: skip
     return _Sized(settings.cluster_id, to_ms, found)
 
 

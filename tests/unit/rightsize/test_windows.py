@@ -73,6 +73,17 @@ def test_the_pace_of_a_first_window_is_the_demand(tmp_path: Path) -> None:
     assert intervals(tmp_path) == {exactly(5_000): 1}
 
 
+def test_a_quota_that_was_removed_leaves_no_limit(tmp_path: Path) -> None:
+    write_table(tmp_path, "decisions", decision(1), decision(15, limit_per_s=None, rule=None))
+    write_table(tmp_path, "usage", usage(1))
+    [one] = found(tmp_path)
+    assert (one.limit_per_s, one.rule) == (None, None)
+    # A second that only counts late requests has no limit of its own.
+    write_table(tmp_path, "decisions", decision(25), decision(35, requests=0, limit_per_s=None, rule=None))
+    [one] = found(tmp_path)
+    assert (one.limit_per_s, one.rule) == (1_000_000, "users/alice")
+
+
 def test_a_throttle_reaches_into_later_windows(tmp_path: Path) -> None:
     write_table(tmp_path, "decisions", throttled(4, 20_000, 21_000), decision(26, amount=8_000))
     write_table(

@@ -29,6 +29,7 @@ from kquota_spark.store.reading import Tables
 from kquota_spark.store.storage import delta_table
 from tests.right_size.tables import FIRST, write_weeks
 from tests.support.chance import Chance
+from tests.support.programs.command_output import as_json
 from tests.support.tables.table_rows import T0_MS, decision, usage, write_table
 
 DAY_MS, DAYS = 86_400_000, 16
@@ -116,6 +117,35 @@ def test_a_history_that_ends_within_a_date_is_that_of_the_rows(kept_weeks: Path)
     asked = Asked("weeks", noon_ms - 15 * DAY_MS, noon_ms)
     with Tables(weeks(kept_weeks)) as tables:
         assert not open_history(tables, asked)
+
+
+def test_the_command_ends_with_the_last_kept_date_and_has_the_limits_of_now(
+    kept_weeks: Path, tmp_path: Path
+) -> None:
+    place = tmp_path / "tables"
+    shutil.copytree(kept_weeks, place)
+    config = tmp_path / "kquota.yaml"
+    config.write_text(
+        f"cluster_id: weeks\ntables: {place}\nenforcement: {{policy_file: {tmp_path}/none.yaml}}\n"
+    )
+    # At 01:00 alice has a quota of its own, and that of dave is gone.
+    now = {"cluster_id": "weeks", "event_date": date(2026, 11, 17)}
+    at_s = (END_MS - T0_MS) // 1_000 + 3_600
+    of_dave = {"bucket_user": "dave", "users": ["dave"], "limit_per_s": None, "rule": None}
+    write_table(
+        place, "decisions", decision(at_s, limit_per_s=150_000.0, **now), decision(at_s, **now, **of_dave)
+    )
+    limits = {"alice": 150_000, "bob": 200_000, "carol": 1_000_000, "dave": None, "erin": 100_000}
+    for options, expected in (
+        ((), limits),
+        (("--until", "2026-11-17T00:00:00Z"), {"alice": 200_000, "dave": 400_000}),
+    ):
+        answer = as_json("rightsize", "--config", str(config), *options)
+        assert answer["to"] == "2026-11-17T00:00:00Z"
+        rows = {row["bucket_user"]: row for row in answer["rows"]}
+        assert {user: row["limit_per_s"] for user, row in rows.items()} == limits | expected
+        targets = {one.place.user: one.size and one.size.target for one in sizes(kept_weeks)}
+        assert {user: row["target_per_s"] for user, row in rows.items()} == targets
 
 
 def test_dates_that_hold_are_not_counted_again(kept_weeks: Path) -> None:
