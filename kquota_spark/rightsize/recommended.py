@@ -115,10 +115,10 @@ def _recommendation(found: BucketWindows, to_ms: int, guards: GuardSettings | No
     days = (to_ms - found.first_ms + _ROUNDED_MS) // DAY_MS
     if days < LEAST_DAYS:
         return Recommendation(found.place, found.limit_per_s, found.rule, history_days, None, None, None)
-    trend = trend_of(day_levels(found.windows, days), days)
     size = right_size(found.windows, days, bounds=_bounds(found.place, guards))
-    forecast = None
+    trend = forecast = None
     if size is not None:
+        trend = trend_of(day_levels(found.windows, days, size.left_out), days)
         present = size.quantile * growth_of(trend, mean_age(days, size.left_out))
         forecast = days_to_near(trend, present, found.limit_per_s)
     return Recommendation(found.place, found.limit_per_s, found.rule, history_days, size, trend, forecast)

@@ -117,7 +117,7 @@ def _estimate(seen: Served, place: int, limit: float) -> _Estimate:
     windows = windows_of(seen.rate[:, place], seen.pace[:, place], seen.is_throttled[:, place])
     size = right_size(windows, HISTORY_DAYS)
     assert size is not None
-    trend = trend_of(day_levels(windows, HISTORY_DAYS), HISTORY_DAYS)
+    trend = trend_of(day_levels(windows, HISTORY_DAYS, size.left_out), HISTORY_DAYS)
     present = size.quantile * growth_of(trend, mean_age(HISTORY_DAYS, size.left_out))
     return _Estimate(size, days_to_near(trend, present, limit))
 

@@ -18,7 +18,7 @@ from statistics import fmean, median
 from typing import NamedTuple
 
 from kquota_spark.model.rightsize.demand import Interval, distribution, value_at
-from kquota_spark.model.rightsize.target import WEEK, DayWindows, highest_day
+from kquota_spark.model.rightsize.target import WEEK, DayWindows
 
 NEAR_PERCENT = 80.0
 """Percent of the limit that the forecast is about."""
@@ -63,12 +63,14 @@ class Forecast(NamedTuple):
     high: float | None
 
 
-def day_levels(windows: Sequence[DayWindows], days: int) -> dict[int, float]:
+def day_levels(windows: Sequence[DayWindows], days: int, left_out: int | None) -> dict[int, float]:
     """The level of each day with windows: a quantile of what was served.
 
-    The day that raises the target most is left out, as there.
+    Args:
+        windows: of one bucket of one broker.
+        days: length of the history.
+        left_out: age of the day that the right size leaves out.
     """
-    left_out = highest_day(windows, days)
     found: dict[int, dict[Interval, float]] = {}
     for each in windows:
         if each.age < days and each.age != left_out:

@@ -49,6 +49,10 @@ class DayWindows(NamedTuple):
     windows: int
 
 
+_Points = list[tuple[int, int, int]]
+"""Windows with a known demand: age of the day, bin, number of windows."""
+
+
 class Bounds(NamedTuple):
     """The least and the highest allowed limit, per second; None is not set."""
 
@@ -117,10 +121,14 @@ def weighted(windows: Iterable[DayWindows], weights: Sequence[float]) -> dict[In
     return found
 
 
-def highest_day(
-    windows: Sequence[DayWindows], days: int, margin_percent: float = MARGIN_PERCENT
-) -> int | None:
-    """Age of the day that raises the target most; None without windows.
+class _OddDay(NamedTuple):
+    age: int | None
+    without: _Estimate | None = None
+    """The estimate without this day; None if it was not needed to find the day."""
+
+
+def _highest_day(windows: Sequence[DayWindows], days: int, margin_percent: float) -> _OddDay:
+    """The day that raises the target most; without windows its age is None.
 
     Only few days can be it, so not all are tried: the one with the most weight at or above the quantile of all days,
     and if a throttle hides the demand of some windows, two others. The first is that day if hidden demand is above
@@ -128,13 +136,18 @@ def highest_day(
     """
     candidates = list(dict.fromkeys(_candidates(windows, days)))
     if len(candidates) < 2:
-        return next(iter(candidates), None)
-    targets = {}
+        return _OddDay(next(iter(candidates), None))
+    found = []
     for age in candidates:
-        found = weighted(windows, day_weights(days, age))
-        if any(found.values()):
-            targets[age] = _estimate(found, margin_percent).uncapped
-    return min(targets, key=lambda age: targets[age], default=candidates[0])
+        weights = weighted(windows, day_weights(days, age))
+        if any(weights.values()):
+            found.append(_OddDay(age, _estimate(weights, margin_percent)))
+    return min(found, key=_uncapped_without, default=_OddDay(candidates[0]))
+
+
+def _uncapped_without(day: _OddDay) -> float:
+    assert day.without is not None
+    return day.without.uncapped
 
 
 def _candidates(windows: Sequence[DayWindows], days: int) -> Iterator[int]:
@@ -142,23 +155,22 @@ def _candidates(windows: Sequence[DayWindows], days: int) -> Iterator[int]:
     if not recent:
         return
     weights = day_weights(days)
-    yield _busiest(map(_at_pace, recent), weights)
+    yield _busiest(_at_pace(recent), weights)
     if any(each.interval.high is None for each in recent):
         top = max(each.interval.low if each.interval.high is None else each.interval.high for each in recent)
-        yield _busiest((_at_pace(each, top + 1) for each in recent), weights)
+        yield _busiest(_at_pace(recent, top + 1), weights)
         known = [each for each in recent if each.interval.low == each.interval.high]
         if known:
             yield max(known, key=lambda each: (each.interval.low, -each.age)).age
 
 
-def _busiest(windows: Iterable[DayWindows], weights: Sequence[float]) -> int:
+def _busiest(points: _Points, weights: Sequence[float]) -> int:
     """Age of the day with the most weight at or above the quantile of all days."""
-    points = list(windows)
-    edge = quantile(distribution(weighted(points, weights)), TARGET_PERCENT).low
+    edge = quantile(_distribution_at(points, weights), TARGET_PERCENT).low
     above: dict[int, float] = defaultdict(float)
-    for each in points:
-        if each.interval.low >= edge:
-            above[each.age] += weights[each.age] * each.windows
+    for age, place, windows in points:
+        if place >= edge:
+            above[age] += weights[age] * windows
     return max(above, key=lambda age: (above[age], -age))
 
 
@@ -170,20 +182,35 @@ def odd_ratio(windows: Sequence[DayWindows], days: int, left_out: int | None) ->
         days: its length.
         left_out: age of the day.
     """
-    found = [
-        weighted(map(_at_pace, windows), weights)
+    points = [point for point in _at_pace(windows) if point[0] < days]
+    if not points:
+        return 1.0
+    whole, without = (
+        value_at(_distribution_at(points, weights), TARGET_PERCENT)
         for weights in (day_weights(days), day_weights(days, left_out))
+    )
+    return whole / without
+
+
+def _at_pace(windows: Iterable[DayWindows], unbounded: int | None = None) -> _Points:
+    """The windows with the demand at their pace.
+
+    Args:
+        windows: of one bucket of one broker.
+        unbounded: the bin of a window without a bound; None for what it got.
+    """
+    return [
+        (age, (low if unbounded is None else unbounded) if high is None else high, count)
+        for age, (low, high), count in windows
     ]
-    values = [value_at(distribution(each), TARGET_PERCENT) for each in found if each]
-    return values[0] / values[1] if len(values) == 2 else 1.0
 
 
-def _at_pace(each: DayWindows, unbounded: int | None = None) -> DayWindows:
-    """The window with the demand at its pace; `unbounded` is the bin of one without a bound, None for what it got."""
-    place = each.interval.high
-    if place is None:
-        place = each.interval.low if unbounded is None else unbounded
-    return each._replace(interval=Interval(place, place))
+def _distribution_at(points: _Points, weights: Sequence[float]) -> list[Mass]:
+    """The distribution of demand that is known to be in one bin each."""
+    found: dict[int, float] = defaultdict(float)
+    for age, place, windows in points:
+        found[place] += weights[age] * windows
+    return distribution({Interval(place, place): weight for place, weight in found.items()})
 
 
 def right_size(
@@ -203,13 +230,15 @@ def right_size(
     """
     if days < LEAST_DAYS:
         return None
-    left_out = highest_day(windows, days, margin_percent)
-    found = weighted(windows, day_weights(days, left_out))
-    if not any(found.values()):  # it was active on that day only
-        left_out, found = None, weighted(windows, day_weights(days))
-    if not any(found.values()):
-        return None
-    masses, value, uncapped, hidden_percent, is_at_least = _estimate(found, margin_percent)
+    left_out, estimate = _highest_day(windows, days, margin_percent)
+    if estimate is None:
+        found = weighted(windows, day_weights(days, left_out))
+        if not any(found.values()):  # it was active on that day only
+            left_out, found = None, weighted(windows, day_weights(days))
+        if not any(found.values()):
+            return None
+        estimate = _estimate(found, margin_percent)
+    masses, value, uncapped, hidden_percent, is_at_least = estimate
     target = bounds.capped(uncapped)
     widened = 1 + 1 / days
     whole = weighted(windows, day_weights(days))

@@ -75,7 +75,7 @@ def test_the_level_of_a_day_is_of_what_was_served_without_the_odd_day() -> None:
     place = bin_of(1_000)
     windows = [DayWindows(age, Interval(place, place), 100) for age in range(14)]
     odd = [DayWindows(4, Interval(place + 40, None), 100)]
-    found = day_levels([*windows, *odd], 14)
+    found = day_levels([*windows, *odd], 14, left_out=4)
     assert sorted(found) == [age for age in range(14) if age != 4]
     # 90 % of the way through the bin.
     assert found[0] == pytest.approx(math.log(1.05) * (place + 0.9))
