@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kquota_spark.model.rightsize.demand import BIN_GROWTH, WINDOW_MS, interval_of, is_natural
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 _WINDOWS_OF_DAY = DAY_MS // WINDOW_MS
 _LEAST_FREE_MS = 2_000
+_ROWS_AT_ONCE = 10_000
 _MOST_NAMES = 20
 """Maximum number of names in a decision: a list with so many may lack others."""
 _KEY = f"broker_id, {BUCKET}"
@@ -243,7 +245,7 @@ def bucket_windows(tables: Tables, asked: Asked, *, has_kept: bool = False) -> I
             tables.query(sql.format(is_wanted=is_wanted))
     ratios = {row[:4]: row[4] for row in tables.query(_MEDIANS).rows}
     heads = {row[:4]: row[4:] for row in tables.query(_NEWEST_HEADS).rows}
-    for key, rows in groupby(tables.query(_COUNTED).rows, key=lambda row: row[:4]):
+    for key, rows in groupby(_counted(tables), key=itemgetter(0, 1, 2, 3)):
         quota, first_ms = heads[key]
         natural = is_natural(ratios.get(key))
         windows = [
@@ -253,6 +255,12 @@ def bucket_windows(tables: Tables, asked: Asked, *, has_kept: bool = False) -> I
             for _, _, _, _, age, low, pace, throttled, first, count in rows
         ]
         yield BucketWindows(Place(*key), *_quota(quota), first_ms, windows)
+
+
+def _counted(tables: Tables) -> Iterator[tuple[Any, ...]]:
+    """The rows of `_COUNTED`. All buckets have millions of them, so only a part is in memory as Python objects."""
+    for batch in tables.arrow(_COUNTED).to_batches(max_chunksize=_ROWS_AT_ONCE):
+        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
 
 def has_rows_until(tables: Tables, asked: Asked, until_ms: int) -> bool:
