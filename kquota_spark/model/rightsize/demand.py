@@ -74,6 +74,8 @@ def distribution(found: Mapping[Interval, float]) -> list[Mass]:
         return []
     # An interval without weight, as of a day that is left out, must not attract the weight of wide ones.
     found = {one: weight for one, weight in found.items() if weight > 0}
+    if all(one.low == one.high for one in found):
+        return [Mass(one.low, one.high, weight / total) for one, weight in sorted(found.items())]
     places = _innermost(found)
     lows = [place.low for place in places]
     ends = [math.inf if place.high is None else place.high for place in places]
