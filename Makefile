@@ -29,7 +29,7 @@ demo: setup ## a real Kafka, real clients over their quotas, and the audit of th
 check: lint types ## style, types and architecture, in less than a minute
 	@$(BIN)/python -m pytest -q tests/architecture
 
-test: check ## what a contributor runs, in 10 to 20 minutes: unit, Spark, and the product on a real cluster of either kind (TIER=ci: what CI runs)
+test: check ## what a contributor runs, in about 20 minutes: unit, Spark, and the product on a real cluster of either kind (TIER=ci: what CI runs)
 	@$(BIN)/python -m tests.tools test
 	@$(BIN)/python -m tests.tiers $(TIER) --seconds .kquota/$(TIER)-seconds.json
 
