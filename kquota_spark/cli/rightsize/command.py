@@ -122,11 +122,11 @@ def _sized(asked: Asked) -> _Sized:
     from kquota_spark.enforcement.policies import guards_of
 
     end_ms, until = newest_decision_ms(asked.tables) + 1_000, asked.wanted.until
-    if until is None:
+    since_ms = asked.wanted.newer_than_ms
+    if until is None and since_ms is None:
         to_ms = default_end_ms(asked.tables, end_ms)
     else:
-        to_ms = min(until.time_ms, end_ms) // WINDOW_MS * WINDOW_MS
-    since_ms = asked.wanted.newer_than_ms
+        to_ms = (end_ms if until is None else min(until.time_ms, end_ms)) // WINDOW_MS * WINDOW_MS
     if since_ms is not None:
         require_since(since_ms, to_ms)
     settings = of_one_cluster(asked, since_ms or 0)

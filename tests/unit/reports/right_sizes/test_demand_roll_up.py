@@ -146,6 +146,9 @@ def test_the_command_ends_with_the_last_kept_date_and_has_the_limits_of_now(
         assert {user: row["limit_per_s"] for user, row in rows.items()} == limits | expected
         targets = {one.place.user: one.size and one.size.target for one in sizes(kept_weeks)}
         assert {user: row["target_per_s"] for user, row in rows.items()} == targets
+    # A period of one's own is read as it is.
+    since = as_json("rightsize", "--config", str(config), "--since", "2026-11-02T00:00:00Z")
+    assert since["to"] == "2026-11-17T01:00:00Z"
 
 
 def test_dates_that_hold_are_not_counted_again(kept_weeks: Path) -> None:
