@@ -105,18 +105,17 @@ def budget_of(own: OwnSeconds, objective: Objective, to_s: int) -> Budget:
     """The budget of the period of the objective that ends at a time.
 
     Args:
-        own: the seconds of the owner; it needs those of the whole period.
+        own: the seconds of the owner; those of the whole period are needed, and others may be there.
         objective: of the owner.
         to_s: the end, exclusive, s since the epoch.
     """
     from_s = to_s - objective.period_s
-    first_s = own.active.first_s()
     return Budget(
         objective,
         to_s,
         own.spent(from_s, to_s),
         {length_s: own.spent(to_s - length_s, to_s) for length_s in WINDOWS_S.values()},
-        None if first_s is None else max(first_s, from_s),
+        own.active.within(from_s, to_s).first_s(),
     )
 
 

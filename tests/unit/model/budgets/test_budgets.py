@@ -171,3 +171,13 @@ def test_a_burn_down_goes_from_all_to_what_is_left() -> None:
 )
 def test_the_allowed_share_is_the_decimal_number_that_a_person_expects(percent: float, ratio: float) -> None:
     assert Objective(percent=percent).allowed_ratio == ratio
+
+
+def test_the_first_active_second_is_one_of_the_period() -> None:
+    # Two seconds: an hour before the period, and an hour after its begin.
+    seconds, begin_s = OwnSeconds(), END_S - MONTH_S
+    seconds.active.add(begin_s - 3_600, begin_s - 3_599)
+    seconds.active.add(begin_s + 3_600, begin_s + 3_601)
+    assert budget_of(seconds, OBJECTIVE, END_S).first_active_s == begin_s + 3_600
+    assert budget_of(seconds, OBJECTIVE, begin_s + 3_600).first_active_s == begin_s - 3_600
+    assert budget_of(seconds, OBJECTIVE, END_S + MONTH_S).first_active_s is None
