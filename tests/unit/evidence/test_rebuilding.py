@@ -139,7 +139,7 @@ def test_requests_before_a_pause_as_long_as_the_ring_remembers_make_no_differenc
         # No request for 6 s: from the end of second 20 to the start of second 27.
         paused = [row for row in rows if not 21 <= (row.second_ms - T0_MS) // 1_000 < 27]
         after = [row for row in paused if row.second_ms >= T0_MS + 27_000]
-        short = [row for row in rows if not 21 <= (row.second_ms - T0_MS) // 1_000 < 25]
+        short = [row for row in rows if not 21 <= (row.second_ms - T0_MS) // 1_000 < 23]
         for row in after:
             whole, part = (
                 rebuild(
@@ -150,8 +150,8 @@ def test_requests_before_a_pause_as_long_as_the_ring_remembers_make_no_differenc
                 for part in (paused, after)
             )
             assert decision_bytes(whole.row) == decision_bytes(part.row)
-        # Control: a pause of 4 s is too short.
-        tail = [row for row in short if row.second_ms >= T0_MS + 25_000]
+        # Control: a pause of 2 s is too short.
+        tail = [row for row in short if row.second_ms >= T0_MS + 23_000]
         for row in tail[:5]:
             whole, part = (
                 rebuild(
