@@ -137,17 +137,13 @@ def _highest_day(windows: Sequence[DayWindows], days: int, margin_percent: float
     candidates = list(dict.fromkeys(_candidates(windows, days)))
     if len(candidates) < 2:
         return _OddDay(next(iter(candidates), None))
-    found = []
+    estimates = {}
     for age in candidates:
-        weights = weighted(windows, day_weights(days, age))
-        if any(weights.values()):
-            found.append(_OddDay(age, _estimate(weights, margin_percent)))
-    return min(found, key=_uncapped_without, default=_OddDay(candidates[0]))
-
-
-def _uncapped_without(day: _OddDay) -> float:
-    assert day.without is not None
-    return day.without.uncapped
+        found = weighted(windows, day_weights(days, age))
+        if any(found.values()):
+            estimates[age] = _estimate(found, margin_percent)
+    highest = min(estimates, key=lambda age: estimates[age].uncapped, default=candidates[0])
+    return _OddDay(highest, estimates.get(highest))
 
 
 def _candidates(windows: Sequence[DayWindows], days: int) -> Iterator[int]:
