@@ -110,12 +110,13 @@ def budget_of(own: OwnSeconds, objective: Objective, to_s: int) -> Budget:
         to_s: the end, exclusive, s since the epoch.
     """
     from_s = to_s - objective.period_s
+    first_s = own.active.first_s(from_s)
     return Budget(
         objective,
         to_s,
         own.spent(from_s, to_s),
         {length_s: own.spent(to_s - length_s, to_s) for length_s in WINDOWS_S.values()},
-        own.active.within(from_s, to_s).first_s(),
+        None if first_s is None or first_s >= to_s else first_s,
     )
 
 

@@ -46,13 +46,12 @@ class SecondSet:
         wanted = hours if len(hours) <= len(self._hours) else filter(hours.__contains__, self._hours)
         return sum((self._hours.get(hour, 0) & _part_of(hour, first_s, end_s)).bit_count() for hour in wanted)
 
-    def first_s(self) -> int | None:
-        """The first second of the set; None if it is empty."""
-        hours = [hour for hour, bits in self._hours.items() if bits]
-        if not hours:
-            return None
-        hour = min(hours)
-        return hour * HOUR_S + HOUR_S - self._hours[hour].bit_length()
+    def first_s(self, from_s: int = 0) -> int | None:
+        """The first second of the set from a time on, s since the epoch; None if there is none."""
+        for hour in sorted(hour for hour in self._hours if hour >= from_s // HOUR_S):
+            if bits := self._hours[hour] & _part_of(hour, from_s, (hour + 1) * HOUR_S):
+                return hour * HOUR_S + HOUR_S - bits.bit_length()
+        return None
 
     def within(self, first_s: int, end_s: int) -> SecondSet:
         """The seconds from `first_s` until before `end_s`, as another set."""

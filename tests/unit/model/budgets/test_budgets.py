@@ -181,3 +181,4 @@ def test_the_first_active_second_is_one_of_the_period() -> None:
     assert budget_of(seconds, OBJECTIVE, END_S).first_active_s == begin_s + 3_600
     assert budget_of(seconds, OBJECTIVE, begin_s + 3_600).first_active_s == begin_s - 3_600
     assert budget_of(seconds, OBJECTIVE, END_S + MONTH_S).first_active_s is None
+    assert budget_of(seconds, OBJECTIVE, begin_s - 3_600).first_active_s is None
