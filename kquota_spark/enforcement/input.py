@@ -32,7 +32,7 @@ from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.quota_types import QuotaKey, QuotaType
 from kquota_spark.model.quotas.resolve import Bucket
 from kquota_spark.model.quotas.rules import RuleBook, RulePeriod
-from kquota_spark.schema.harm import DELAY_MS, IS_THROTTLED, THROTTLED_REQUESTS
+from kquota_spark.schema.harm import DELAY_MS, HAS_VERDICT, IS_THROTTLED, THROTTLED_REQUESTS
 from kquota_spark.schema.key_columns import FROM_LOG, LOG_BEFORE_JMX
 from kquota_spark.store.quota_rows import rule_period_of
 from kquota_spark.store.reading import Tables
@@ -55,7 +55,7 @@ from rules where cluster_id = ? and level is not null order by entity, valid_fro
 # before.
 _USES = f"""
 with judged as (
-  select *, {_IS_LOG}, coalesce(requests, 1) > 0 as has_verdict,
+  select *, {_IS_LOG}, {HAS_VERDICT} as has_verdict,
          case when is_rules_behind is not false then 0.0 when is_certain then 1.0
               when is_log then coalesce(1 - (uncertain + late) / nullif(requests + late, 0)::double, 0.0)
               else 0.0 end as certain_share,
@@ -88,7 +88,7 @@ group by {_PLACE}
 _RATES = f"""
 with digits as (
   select *, {_IS_LOG}, case when rate_per_s > 0 then pow(10, floor(log10(rate_per_s)) - 1) end as step
-  from decisions where {_OF_BUCKETS} and coalesce(requests, 1) > 0
+  from decisions where {_OF_BUCKETS} and {HAS_VERDICT}
 ), rounded as (
   select {_PLACE}, coalesce(round(rate_per_s / step) * step, 0.0) as about, count(*) as seconds
   from digits group by is_log, {_PLACE}, about {LOG_BEFORE_JMX}

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kquota_spark.model.rightsize.demand import BIN_GROWTH, WINDOW_MS, interval_of, is_natural
 from kquota_spark.model.rightsize.target import DayWindows
 from kquota_spark.rightsize.buckets import BUCKET, SET_VARIABLE, Buckets, Place, choose, conditions_on
-from kquota_spark.schema.harm import IS_THROTTLED, LONGEST_THROTTLE_MS, mute_end_ms
+from kquota_spark.schema.harm import HAS_VERDICT, IS_THROTTLED, LONGEST_THROTTLE_MS, mute_end_ms
 from kquota_spark.schema.key_columns import FROM_LOG
 from kquota_spark.store.dated_files import DAY_MS, day_ms
 from kquota_spark.store.reading import Tables
@@ -40,8 +40,8 @@ _DURING = f"""cluster_id = getvariable('rightsize_cluster') and {FROM_LOG} and q
   and {{table}}.second >= make_timestamptz(getvariable('rightsize_from_ms')::bigint * 1000)
   and {{table}}.second < make_timestamptz(getvariable('rightsize_to_ms')::bigint * 1000)"""
 # A quota that was removed leaves a limit of null, which counts. Rows of late requests alone have no limit of their own.
-_QUOTA = """arg_max(struct_pack(limit_per_s := limit_per_s, rule := rule), decisions.second)
-         filter (coalesce(requests, 1) > 0)"""
+_QUOTA = f"""arg_max(struct_pack(limit_per_s := limit_per_s, rule := rule), decisions.second)
+         filter ({HAS_VERDICT})"""
 _OF_DECISIONS = _DURING.format(table="decisions") + " and bucket_tags is null{is_wanted}"
 # Few buckets are copied in one pass over each table, because a pass over weeks takes most of the time.
 _ROWS = f"""

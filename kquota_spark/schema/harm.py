@@ -15,6 +15,8 @@ LONGEST_THROTTLE_MS = f"if({_IS_REPLAY}, throttle_ms, observed_throttle_ms)"
 """Longest throttle of a decision, ms; null from JMX."""
 IS_THROTTLED = f"coalesce({THROTTLED_REQUESTS} > 0, observed_throttle_ms > 0, false)"
 """Whether requests of a decision's second were throttled; from JMX, whether there was a throttle recently."""
+HAS_VERDICT = "coalesce(requests, 1) > 0"
+"""Whether a decision has requests that were judged in time: not a row of late requests alone. Each row from JMX has."""
 _IS_OVER = "quota_used_percent > 100"
 IS_VIOLATED = f"""coalesce(
   if({_IS_REPLAY}, {_IS_OVER}, observed_throttled_requests > 0 or ({_IS_OVER} and is_certain)), false)"""

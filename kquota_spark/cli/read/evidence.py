@@ -24,6 +24,7 @@ from kquota_spark.config.owners_file import owners_of
 from kquota_spark.errors import UserError
 from kquota_spark.model.owners import UNOWNED_NAME, Owners
 from kquota_spark.schema.figures import figure_of
+from kquota_spark.schema.harm import HAS_VERDICT
 from kquota_spark.schema.tables import DECISIONS
 from kquota_spark.store.reading import utc_text
 
@@ -48,7 +49,6 @@ order by decisions.second desc, greatest(coalesce(throttle_ms, 0), coalesce(obse
 limit 20
 """
 _IS_THROTTLED = "(coalesce(throttled_requests, 0) > 0 or coalesce(observed_throttled_requests, 0) > 0)"
-_HAS_VERDICT = "coalesce(requests, 1) > 0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ def _decision(asked: Asked) -> tuple[dict[str, Any], int]:
     at: Since | None = asked.own.at
     newest_ms = newest_decision_ms(asked.tables)
     where = bucket_conditions(asked.wanted)
-    where.add(_HAS_VERDICT)
+    where.add(HAS_VERDICT)
     if at is None:
         where.add(_IS_THROTTLED)
         from_ms, to_ms = newest_ms - DAY_MS, newest_ms + 1

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from kquota_spark.schema.harm import DELAY_MS, IS_THROTTLED, LONGEST_THROTTLE_MS, THROTTLED_REQUESTS
+from kquota_spark.schema import harm
 from kquota_spark.schema.key_columns import LOG_BEFORE_JMX
 from kquota_spark.store.reading import Tables
 
@@ -29,12 +29,12 @@ with shown as (
 ), judged as (
   select broker_id, quota_type, bucket_user, bucket_client_id, coalesce(bucket_tags, '') as tags,
          level, rule, limit_per_s, rate_per_s, quota_used_percent, amount, requests,
-         {LONGEST_THROTTLE_MS} as longest_ms, observed_throttle_ms,
-         {THROTTLED_REQUESTS} as delayed_requests, {DELAY_MS} as delay_ms,
+         {harm.LONGEST_THROTTLE_MS} as longest_ms, observed_throttle_ms,
+         {harm.THROTTLED_REQUESTS} as delayed_requests, {harm.DELAY_MS} as delay_ms,
          requests_judged, requests_agreeing, coalesce(late, 0) as late, is_certain,
          source = 'log' as is_log,
-         epoch_ms(second) as second_ms, coalesce(requests, 1) > 0 as has_verdict,
-         {IS_THROTTLED} as is_throttled
+         epoch_ms(second) as second_ms, {harm.HAS_VERDICT} as has_verdict,
+         {harm.IS_THROTTLED} as is_throttled
   from decisions where cluster_id = ? and epoch_ms(second) >= ?
 ), spans as (
   select judged.*, shown.last_ms is not null as is_shown, held_until_ms,

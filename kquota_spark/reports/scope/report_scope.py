@@ -68,7 +68,7 @@ create temp view judged as
 select * exclude (bucket_tags), coalesce(bucket_tags, '') as bucket_tags, epoch_ms(decisions.second) as second_ms,
        {FROM_LOG} as is_log, {harm.IS_THROTTLED} as is_throttled, {harm.DELAY_MS} as delay_ms,
        {harm.THROTTLED_REQUESTS} as delayed_requests, {harm.LONGEST_THROTTLE_MS} as longest_ms,
-       coalesce(requests, 1) > 0 as has_verdict
+       {harm.HAS_VERDICT} as has_verdict
 from decisions where {{where}} and ({{one_source}}) and {{of_tenant}}
 """  # noqa: S608 - names of ours
 _OWN_BUCKET = """(quota_type, bucket_user, bucket_client_id, coalesce(bucket_tags, '')) in (

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from kquota_spark.reports.scope.broker_buckets import BucketKey, rate_of
 from kquota_spark.reports.scope.period import Period
-from kquota_spark.schema.harm import DELAY_MS, LONGEST_THROTTLE_MS, THROTTLED_REQUESTS
+from kquota_spark.schema.harm import DELAY_MS, HAS_VERDICT, LONGEST_THROTTLE_MS, THROTTLED_REQUESTS
 from kquota_spark.schema.key_columns import FROM_LOG
 from kquota_spark.store.reading import Tables
 
@@ -32,12 +32,12 @@ limit {_MOST_BUCKETS}
 _OF_BUCKET = """(cluster_id = ? and broker_id = ? and quota_type = ? and bucket_user = ? and bucket_client_id = ?
   and coalesce(bucket_tags, '') = ?)"""
 # Rows without requests only count late ones. In a second of two buckets, the one with the client inside counts.
-_SECONDS = """
+_SECONDS = f"""
 seconds as (
   select *, epoch_ms(second) as second_ms from decisions
-  where epoch_ms(second) >= ? and epoch_ms(second) < ? and coalesce(requests, 1) > 0 and ({buckets})
-  qualify row_number() over (partition by second order by ({inside}) desc, requests desc nulls last) = 1
-)"""
+  where epoch_ms(second) >= ? and epoch_ms(second) < ? and {HAS_VERDICT} and ({{buckets}})
+  qualify row_number() over (partition by second order by ({{inside}}) desc, requests desc nulls last) = 1
+)"""  # noqa: S608 - names of ours
 _SLOTS = f"""
 with {{seconds}}
 select (second_ms - ?) // ? as slot, max(rate_per_s) as rate_per_s,

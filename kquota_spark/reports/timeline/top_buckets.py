@@ -46,7 +46,7 @@ recent as materialized (
          (newest_ms - epoch_ms(second)) // 1000 as age_s,
          {harm.IS_THROTTLED} as is_throttled, {harm.LONGEST_THROTTLE_MS} as longest_ms
   from decisions, (select ?::bigint as newest_ms)
-  where epoch_ms(second) > newest_ms - {WINDOW_S * 1_000} and coalesce(requests, 1) > 0
+  where epoch_ms(second) > newest_ms - {WINDOW_S * 1_000} and {harm.HAS_VERDICT}
 )"""  # noqa: S608 - numbers of ours
 _TOP = f"""
 with {_RECENT}, chosen as (
@@ -99,7 +99,7 @@ select epoch_ms(second) as second, rule, limit_per_s, rate_per_s, quota_used_per
        {harm.DELAY_MS} as delay_ms, {harm.THROTTLED_REQUESTS} as delayed_requests, {harm.IS_THROTTLED} as is_throttled,
        {harm.LONGEST_THROTTLE_MS} as longest_ms
 from decisions
-where epoch_ms(second) > ? - {WINDOW_S * 1_000} and coalesce(requests, 1) > 0 and {_OF_BUCKET}
+where epoch_ms(second) > ? - {WINDOW_S * 1_000} and {harm.HAS_VERDICT} and {_OF_BUCKET}
 order by decisions.second desc
 """  # noqa: S608 - names and numbers of ours
 # `usage` has no buckets: a client is inside if the bucket contained its names in the same second.

@@ -14,6 +14,7 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.evidence.rebuilding import NAMES
 from kquota_spark.model.quotas.entities import Entity, Name
 from kquota_spark.model.quotas.rules import QuotaChange
+from kquota_spark.schema.harm import HAS_VERDICT
 from kquota_spark.store.creation import create_tables
 from kquota_spark.store.reading import Tables, open_tables
 from tests.support.logs.captures import Capture
@@ -24,7 +25,7 @@ CANARY = re.compile(rb"canary-[uc]-[\w.-]+")
 _USER, _CLIENT = re.compile(rb"User:([\w.-]+)"), re.compile(rb'"clientId":"([^"]+)"')
 _DECISIONS = f"""
 select {", ".join(f'"{name}"' for name in NAMES if name != "second_ms")}, epoch_ms(decisions.second) as second_ms
-from decisions where coalesce(requests, 1) > 0
+from decisions where {HAS_VERDICT}
 order by broker_id, quota_type, bucket_user, bucket_client_id, decisions.second
 """
 
