@@ -238,7 +238,8 @@ def _bursts(uses: Uses) -> Cause | None:
         return None
     if not uses.most_percent:
         return Cause("bursts", "bursts: in most seconds it stays below its limit")
-    return Cause("bursts", f"bursts: its mean rate over the time is {uses.most_percent:.0f} % of the limit")
+    percent = f"{uses.most_percent:.0f} %" if uses.most_percent >= 1 else "less than 1 %"
+    return Cause("bursts", f"bursts: its mean rate over the time is {percent} of the limit")
 
 
 def _steady(uses: Uses) -> Cause | None:

@@ -70,7 +70,7 @@ def test_tables_that_stopped_days_ago_have_the_first_screen_of_their_last_day(
     page = overview(settings, monkeypatch, "operator", T0_MS + 9_000 + 2 * DAY_MS)
     assert headline(page) == ["1 of 3 buckets was throttled: 18.2 h of delay in all."]
     [stale] = re.findall('<p class="problem stale">([^<]*)</p>', page)
-    assert stale == "STALE: newest second 2 days ago (2026-11-21 05:40:09 UTC). The report is from then."
+    assert stale == "STALE: newest second 2 days ago (2026-11-21 05:40:09 UTC). The report has nothing later."
     assert "/report?period=2026-11-20T05:40:10..2026-11-21T05:40:10#trust" in page
 
 

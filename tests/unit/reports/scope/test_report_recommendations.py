@@ -144,6 +144,10 @@ def test_the_most_total_delay_comes_first_and_a_cut_is_its_cause(tmp_path: Path)
     [
         # 60 x 1,780,000 in 120 seconds, half of them without traffic: 89 % of 1,000,000 B/s
         (1_780_000, "bursts: its mean rate over the time is 89 % of the limit"),
+        (
+            9_000,
+            "bursts: its mean rate over the time is less than 1 % of the limit",
+        ),  # 60 x 9,000 in 120 s: 0.45 %
         (1_800_000, "a steady load above the limit"),  # 60 x 1,800,000 in 120 seconds: 90 %
     ],
 )
