@@ -3,7 +3,8 @@
 Closed dates of the whole period come from `budget_days` if it has them.
 
 A second is a bit, so rows that are read again count once. The last minutes are read again each time, because lines of a
-second can come in several commits.
+second can come in several commits. A throttle over the begin of the period counts until its last second has passed; in
+a budget that is recomputed it does not count.
 """
 
 from __future__ import annotations
@@ -109,7 +110,8 @@ class FollowedBudgets:
             to_ms = newest_ms(tables, cluster_id)
         if to_ms is None or to_ms <= from_ms:
             return None if to_ms is None else ({}, to_ms)
-        return period_seconds(tables, cluster_id, Period(from_ms, to_ms), self._grouping), to_ms
+        period = Period(to_ms - self._grouping.period_s * 1_000, to_ms)
+        return period_seconds(tables, cluster_id, period, self._grouping), to_ms
 
     def _newest_minutes(self, tables: Tables, before_ms: int) -> _Read | None:
         """The same from some time before the end of the last read (epoch ms) on."""

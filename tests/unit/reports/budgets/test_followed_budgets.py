@@ -85,6 +85,22 @@ def test_the_budget_of_a_month_is_the_same_followed_and_recomputed(tmp_path: Pat
     followed.close()
 
 
+def test_the_first_read_has_the_seconds_of_the_period_alone(tmp_path: Path) -> None:
+    """A throttle that began in the second before the period does not count, also while it holds (seed 71804)."""
+    settings = Settings(tables=str(tmp_path), cluster_id="demo")
+    before, first, last = -1, 100, 30 * DAY_S - 1
+    write_table(tmp_path, "usage", *(usage(at_s) for at_s in (before, first, last)))
+    write_table(tmp_path, "decisions", throttle(before, 90_000), throttle(first, 2_000), decision(last))
+    followed = FollowedBudgets(settings, by_owner(OWNERS))
+    assert followed.read() and followed.to_ms == T0_MS + 30 * DAY_S * 1_000
+    # Seconds 100 and 101 of the second throttle, and the last one. The first throttle holds from -1 to 88 s.
+    assert {one.name: one.budget.period for one in followed.at()} == {
+        "payments": Spent(active_s=2, throttled_s=2),
+        "search": Spent(active_s=1, throttled_s=0),
+    }
+    followed.close()
+
+
 def test_a_tenant_alone_has_the_seconds_that_it_has_among_all_users(tmp_path: Path, chance: Chance) -> None:
     settings = Settings(tables=str(tmp_path), cluster_id="demo")
     for begin_s in (0, 200, 400):
