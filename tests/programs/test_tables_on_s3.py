@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -20,23 +21,34 @@ from kquota_spark.cli.main import main
 from kquota_spark.config.loader import load_settings
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
+from kquota_spark.model.budgets.budgets import Budget
 from kquota_spark.process.metrics import exposition
+from kquota_spark.reports.budgets.day_roll_up import BudgetRollUp
+from kquota_spark.reports.budgets.grouping import by_user
+from kquota_spark.reports.budgets.owned_budgets import budgets_at
 from kquota_spark.reports.exported.tables import ExportedTables
+from kquota_spark.reports.right_sizes.demand_roll_up import DemandRollUp
+from kquota_spark.rightsize.kept_days import open_history
+from kquota_spark.rightsize.recommended import Recommendation, recommendations
+from kquota_spark.rightsize.windows import Asked
 from kquota_spark.schema.columns import Table
 from kquota_spark.schema.tables import DECISIONS, VIOLATIONS
 from kquota_spark.store import table_log
 from kquota_spark.store.commits import BatchCommits, MicroBatch
 from kquota_spark.store.creation import create_tables
+from kquota_spark.store.dated_files import DAY_MS
 from kquota_spark.store.following import DeltaCommits
 from kquota_spark.store.packing import pack, small_files
 from kquota_spark.store.reading import Tables, query
 from kquota_spark.store.rules_tables import RulesTables
 from kquota_spark.store.storage import delta_table, storage_options
 from kquota_spark.store.table_log import trim_log
+from tests.right_size.tables import FIRST, write_weeks
 from tests.support.places import DATA
 from tests.support.programs.exposition_format import parsed_exposition
 from tests.support.programs.receivers import http_receiver
 from tests.support.programs.s3_server import keys, put, s3_server
+from tests.support.reports.kept_budgets import kept_dates
 from tests.support.tables.table_rows import T0_MS, decision, violation
 from tests.support.tables.written_parts import written
 
@@ -188,3 +200,37 @@ def test_small_files_are_packed_and_the_log_is_trimmed_there(
     monkeypatch.setattr(table_log, "KEPT_ON_STORES", 1)
     assert trim_log(settings, "decisions") == 5
     assert query(settings, ["decisions"], "select count(*) from decisions").rows == [(5,)]
+
+
+def test_kept_days_give_the_answers_of_the_rows_there(bucket: tuple[Path, str], tmp_path: Path) -> None:
+    config, endpoint = bucket
+    local = Settings(cluster_id="weeks", tables=str(write_weeks(tmp_path / "weeks", 16).parent / "tables"))
+    for file in Path(local.tables).rglob("*"):
+        if file.is_file():
+            put(endpoint, f"lake/kquota/tables/{file.relative_to(local.tables)}", file.read_bytes())
+    there = load_settings(config).changed(cluster_id="weeks")
+    days = [FIRST.date() + timedelta(days=number) for number in range(15)]
+    for of_run in (DemandRollUp, BudgetRollUp):
+        runs = [[of_day(there, day) is not None for day in days] for of_day in (of_run(), of_run())]
+        assert runs == [[True] * 15, [False] * 15]  # what is kept holds
+    from_ms = round(FIRST.timestamp() * 1_000)
+    to_ms = from_ms + 16 * DAY_MS
+    assert kept_dates(there, to_ms, by_user()) == [day.isoformat() for day in days]
+    with Tables(there) as tables:
+        assert open_history(tables, Asked("weeks", from_ms, to_ms))
+    found = [_sizes_and_budgets(settings, to_ms) for settings in (there, local)]
+    assert found[0] == found[1] and [one.place.user for one in found[0][0]] == [
+        "alice",
+        "bob",
+        "carol",
+        "dave",
+        "erin",
+    ]
+
+
+def _sizes_and_budgets(settings: Settings, to_ms: int) -> tuple[list[Recommendation], dict[str, Budget]]:
+    with Tables(settings) as tables:
+        sizes = recommendations(tables, "weeks", to_ms)
+    with Tables(settings) as tables:
+        found = budgets_at(tables, "weeks", to_ms, by_user()).found
+    return sizes, {one.name: one.budget for one in found}
