@@ -1,7 +1,8 @@
 """Which buckets a change of quotas can reach: the others keep their recorded throttles, and need no closed loop.
 
 The closed loop begins with the recorded times. While a request keeps its throttle, the next one keeps its time.
-So a loop in which no verdict changes at the recorded times changes nothing at all.
+So a loop in which no verdict changes at the recorded times changes nothing at all. Then also a client that always waits
+sends no more under a higher limit.
 Fetches are the exception, because another limit also changes what a fetch gets:
 
 * A throttled fetch came back empty, and is sent again as if it was not.

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from kquota_spark.model.loops.open_loop import Judged, bandwidth_throttles, judged
 from kquota_spark.model.loops.reach import reached
-from kquota_spark.model.loops.tried import Key, closed_loop
+from kquota_spark.model.loops.tried import Bound, Closed, Key, closed_loop
 from kquota_spark.model.measure.points import Point, PointKind
 from kquota_spark.model.measure.sampled_rate import RateConfig, RingVariant
 from kquota_spark.model.quotas.quota_types import QuotaType
@@ -92,11 +94,36 @@ def test_what_a_change_does_not_reach_is_as_recorded(chance: Chance) -> None:
         whole = closed_loop(was, tried, changed, ring, T0, until_ms)
         of_reached = closed_loop(was, tried, reached(was, tried, changed, ring), ring, T0, until_ms)
         for key, found in whole.items():
-            assert of_reached.get(key, unchanged(was[key], T0, until_ms)) == found
+            assert (of_reached[key] if key in of_reached else as_recorded(was[key], found)) == found
         left_out += len(whole) - len(of_reached)
         reaching += len(of_reached)
     assert left_out > CASES / 4
     assert reaching > CASES / 4
+
+
+def as_recorded(was: list[Judged], found: Closed) -> Closed:
+    """The record of a bucket; open above where the whole loop expects more of a client under a higher limit."""
+    expected = unchanged(was, T0, T0 + SPAN_MS)
+    if not found.is_censored:
+        return expected
+    delay, served = Bound(expected.delay.low, None), Bound(expected.served, None)
+    return replace(expected, delay=delay, served_bound=served, is_censored=True)
+
+
+def test_a_higher_limit_that_changes_no_verdict_has_an_exact_answer() -> None:
+    """All throttles have the maximum under both limits (seed 333612): nobody sends more, so nothing is left open."""
+    ring, key = RateConfig(), (QuotaType.REQUEST, Bucket("a", ""))
+    # Half a second of threads per second, 50 % of one: a throttle by 1 % or 1.1 % is longer than 1,000 ms.
+    times_ms = [T0 + 1_001 * number for number in range(30)]
+    kind = int(PointKind.SHARED_REQUEST)
+    points = [Point(each, each + 1, 1, number, 500_000, 0, kind) for number, each in enumerate(times_ms)]
+    was, tried = ({key: of_bucket(QuotaType.REQUEST, points, limit, ring)} for limit in (1.0, 1.1))
+    assert (
+        [each.throttle_ms for each in was[key]] == [each.throttle_ms for each in tried[key]] == [1_000] * 30
+    )
+    assert closed_loop(was, tried, {key}, ring, T0, T0 + SPAN_MS)[key].is_censored
+    assert reached(was, tried, {key}, ring) == set()
+    assert closed_loop(was, tried, set(), ring, T0, T0 + SPAN_MS) == {}
 
 
 def of_other_limit(chance: Chance, key: Key, was: list[Judged], ring: RateConfig) -> list[Judged]:

@@ -81,7 +81,8 @@ def test_the_budget_of_a_month_is_the_same_followed_and_recomputed(tmp_path: Pat
     assert {name: one.budget for name, one in found.items()} == {
         name: one.budget for name, one in expected.items()
     }
-    assert all(one.budget.period.throttled_s for one in found.values())
+    # With search alone, whose period has four days, a draw may have no throttle in it.
+    assert all(found[name].budget.period.throttled_s for name in ("payments", "unowned"))
     followed.close()
 
 
