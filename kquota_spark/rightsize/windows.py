@@ -341,8 +341,8 @@ def _count(tables: Tables, asked: Asked) -> None:
 
 
 def _quota(found: Mapping[str, Any] | None) -> tuple[float | None, str | None]:
-    """Limit and rule; a bucket of late requests alone has none."""
-    return (None, None) if found is None else (found["limit_per_s"], found["rule"])
+    """Limit and rule; a bucket of late requests alone has none. A limit of 0, as ZooKeeper accepts it, is none."""
+    return (None, None) if found is None else (found["limit_per_s"] or None, found["rule"])
 
 
 def _set_variables(tables: Tables, asked: Asked) -> None:

@@ -131,7 +131,8 @@ def _budgets(asked: Asked, grouping: Grouping, *, has_buckets: bool) -> tuple[Bu
 
 
 def _rows(budgets: Budgets, chosen: Sequence[OwnedBudget], own: _Own) -> Iterator[dict[str, Any]]:
-    buckets = [] if budgets.owned is None else bucket_seconds(budgets.owned, _MOST_BUCKETS)
+    names = {one.name for one in chosen}
+    buckets = [] if budgets.owned is None else bucket_seconds(budgets.owned, names, _MOST_BUCKETS)
     for one in chosen:
         yield _row(one.name, None, one.budget)
         for each in buckets:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import NamedTuple
 
 from kquota_spark.model.budgets.seconds import SecondSet
@@ -16,7 +17,7 @@ _BUCKETS = f"""
 create or replace temp table budget_buckets as
 with {throttled_spans(_KEY, "budget_whole")}
 select {_KEY}, row_number() over (order by sum(greatest(0, end_ms - start_ms)) desc, {_KEY}) as bucket_no
-from spread group by {_KEY} qualify bucket_no <= ?
+from spread where list_contains(?::int[], owner_no) group by {_KEY} qualify bucket_no <= ?
 """  # noqa: S608 - names of ours
 _OF_BUCKETS = f"""
 create or replace temp table budget_whole_buckets as
@@ -33,18 +34,20 @@ class OwnBucket(NamedTuple):
     throttled: SecondSet
 
 
-def bucket_seconds(owned: Owned, most: int) -> list[OwnBucket]:
-    """The throttled buckets of all groups, most time throttled first.
+def bucket_seconds(owned: Owned, groups: Collection[str], most: int) -> list[OwnBucket]:
+    """The throttled buckets of some groups, most time throttled first.
 
     Args:
-        owned: the groups, of tables that are still open.
+        owned: all groups, of tables that are still open.
+        groups: the names of those that count.
         most: maximum number of buckets.
 
     Raises:
         UserError: the tables cannot be read.
     """
     tables = owned.asked.tables
-    tables.query(_BUCKETS, [most])
+    numbers = [number for number, name in enumerate(owned.names) if name in groups]
+    tables.query(_BUCKETS, [numbers, most])
     tables.query(_OF_BUCKETS)
     found = {
         row["bucket_no"]: OwnBucket(owned.names[row["owner_no"]], bucket_of(row), SecondSet())

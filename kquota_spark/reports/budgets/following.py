@@ -116,7 +116,7 @@ class FollowedBudgets:
     def _newest_minutes(self, tables: Tables, before_ms: int) -> _Read | None:
         """The same from some time before the end of the last read (epoch ms) on."""
         newest, from_ms = _newest(tables), before_ms - AGAIN_MS
-        if newest and from_ms < min(newest) - 2 * AGAIN_MS:
+        if newest and from_ms < max(newest) - 2 * AGAIN_MS:
             for name in _TABLES:
                 tables.open(name, from_ms)
         to_ms = newest_ms(tables, self._settings.cluster_id)

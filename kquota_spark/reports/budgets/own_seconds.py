@@ -36,8 +36,10 @@ _ONE_SOURCE = f""" and ({{from_log}} or (broker_id, quota_type, {_DATE}) not in 
   select distinct broker_id, quota_type, {_DATE} from {{table}} where {{during}} and {{from_log}}))"""  # noqa: S608 - names of ours
 _OF_USER = {
     "usage": " and usage.\"user\" = getvariable('budget_user')",
-    "decisions": f""" and decisions.bucket_user in ('', getvariable('budget_user')) and (bucket_user <> ''
-  or list_contains(users, getvariable('budget_user')) or len(users) >= {_MOST_NAMES})""",
+    # The tag `user` of a callback's bucket need not be the name of a user.
+    "decisions": f""" and (decisions.bucket_user = getvariable('budget_user')
+  or (decisions.bucket_user = '' or bucket_tags is not null)
+  and coalesce(list_contains(users, getvariable('budget_user')) or len(users) >= {_MOST_NAMES}, false))""",
 }
 _PART = (
     "len(list_filter(getvariable('budget_edges')::bigint[], lambda edge: edge <= epoch_ms({table}.second)))"

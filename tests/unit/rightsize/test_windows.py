@@ -84,6 +84,14 @@ def test_a_quota_that_was_removed_leaves_no_limit(tmp_path: Path) -> None:
     assert (one.limit_per_s, one.rule) == (1_000_000, "users/alice")
 
 
+def test_a_limit_of_0_is_none(tmp_path: Path) -> None:
+    """Brokers in ZooKeeper mode accept a byte rate of 0, which throttles nobody."""
+    write_table(tmp_path, "decisions", decision(1, limit_per_s=0.0))
+    write_table(tmp_path, "usage", usage(1))
+    [one] = found(tmp_path)
+    assert (one.limit_per_s, one.rule) == (None, "users/alice")
+
+
 def test_a_throttle_reaches_into_later_windows(tmp_path: Path) -> None:
     write_table(tmp_path, "decisions", throttled(4, 20_000, 21_000), decision(26, amount=8_000))
     write_table(

@@ -102,6 +102,21 @@ def test_the_first_read_has_the_seconds_of_the_period_alone(tmp_path: Path) -> N
     followed.close()
 
 
+def test_usage_far_ahead_of_decisions_is_counted_when_these_follow(tmp_path: Path) -> None:
+    settings = Settings(tables=str(tmp_path), cluster_id="demo")
+    followed = FollowedBudgets(settings, by_owner(OWNERS))
+    ahead_s = 2_400
+    write_table(tmp_path, "usage", *(usage(at_s) for at_s in range(0, ahead_s, 60)))
+    for begin_s in range(0, 1_800, 300):
+        write_table(tmp_path, "usage", *(usage(ahead_s + at_s) for at_s in range(begin_s, begin_s + 300, 60)))
+        write_table(tmp_path, "decisions", *(decision(at_s) for at_s in range(begin_s, begin_s + 300, 60)))
+        assert followed.read()
+    [one] = followed.at()
+    # Until second 1,740: 30 seconds of usage.
+    assert (one.name, one.budget.period) == ("payments", Spent(30, 0))
+    followed.close()
+
+
 def test_a_tenant_alone_has_the_seconds_that_it_has_among_all_users(tmp_path: Path, chance: Chance) -> None:
     settings = Settings(tables=str(tmp_path), cluster_id="demo")
     for begin_s in (0, 200, 400):

@@ -180,6 +180,15 @@ def test_time_throttled_is_that_of_the_report(tmp_path: Path) -> None:
     }
 
 
+def test_a_tenant_has_the_throttles_of_a_callback_bucket_with_another_tag(tmp_path: Path) -> None:
+    """The tag `user` of a callback can be the name of a team. Then the users inside the bucket count."""
+    tags = {"bucket_user": "team-x", "bucket_tags": '{"client-id": "", "user": "team-x"}', "users": ["alice"]}
+    write_table(tmp_path, "usage", usage(0), usage(1))
+    write_table(tmp_path, "decisions", throttle(0, 2_000, **tags), decision(1, **tags))
+    assert spent(tmp_path, by_user()) == spent(tmp_path, of_tenant("alice", None, T0_MS)) == {"alice": (2, 2)}
+    assert spent(tmp_path, of_tenant("team-x", None, T0_MS)) == {}
+
+
 def test_the_buckets_of_an_owner_have_their_own_time_throttled_most_first(tmp_path: Path) -> None:
     write_table(tmp_path, "usage", *(usage(offset) for offset in range(50)))
     write_table(
@@ -189,8 +198,9 @@ def test_the_buckets_of_an_owner_have_their_own_time_throttled_most_first(tmp_pa
     with Tables(Settings(tables=str(tmp_path), cluster_id="demo")) as tables:
         owned = budgets_at(tables, "demo", T0_MS + 100_000, by_owner(OWNERS), has_buckets=True).owned
         assert owned is not None
-        found = bucket_seconds(owned, 10)
-        [most] = bucket_seconds(owned, 1)
+        found = bucket_seconds(owned, ("payments", "unowned"), 10)
+        [most] = bucket_seconds(owned, ("payments", "unowned"), 1)
+        [of_unowned] = bucket_seconds(owned, ("unowned",), 1)
     assert [
         (one.group, *astuple(one.bucket)[:2], one.throttled.count(T0_S, T0_S + 100)) for one in found
     ] == [
@@ -199,6 +209,8 @@ def test_the_buckets_of_an_owner_have_their_own_time_throttled_most_first(tmp_pa
         ("unowned", "produce", "bob", 1),
     ]
     assert most.bucket == found[0].bucket
+    # Worse buckets of others take no place from those of the chosen owner.
+    assert (of_unowned.group, of_unowned.bucket) == ("unowned", found[2].bucket)
     # Seconds 2 and 3 are throttled in two buckets, and count once for the owner.
     assert owned.seconds["payments"].spent(T0_S, T0_S + 100) == Spent(50, 5)
 
