@@ -16,10 +16,11 @@ from kquota_spark.model.budgets.budgets import OwnSeconds, budget_of
 from kquota_spark.model.budgets.objectives import Spent
 from kquota_spark.model.budgets.seconds import HOUR_S
 from kquota_spark.reports.budgets.grouping import Grouping
-from kquota_spark.reports.budgets.own_seconds import own_seconds
+from kquota_spark.reports.budgets.own_seconds import own_seconds, places_of_log
 from kquota_spark.reports.budgets.owned_budgets import OwnedBudget, most_spent, newest_ms
 from kquota_spark.reports.budgets.period_seconds import period_seconds
 from kquota_spark.reports.scope.period import Period
+from kquota_spark.store.dated_files import DAY_MS
 from kquota_spark.store.reading import Tables
 
 AGAIN_MS = 600_000
@@ -38,6 +39,7 @@ class FollowedBudgets:
         self._own: dict[str, OwnSeconds] = defaultdict(OwnSeconds)
         self._before: dict[str, Spent] = {}
         self._began_s = 0
+        self._logged: dict[str, int] = {}
         self.to_ms: int | None = None
         """The end of the newest second that was read, epoch ms; None before there is any."""
 
@@ -111,7 +113,9 @@ class FollowedBudgets:
         if to_ms is None or to_ms <= from_ms:
             return None if to_ms is None else ({}, to_ms)
         period = Period(to_ms - self._grouping.period_s * 1_000, to_ms)
-        return period_seconds(tables, cluster_id, period, self._grouping), to_ms
+        seconds = period_seconds(tables, cluster_id, period, self._grouping)
+        self._remember_log(tables, to_ms - AGAIN_MS)
+        return seconds, to_ms
 
     def _newest_minutes(self, tables: Tables, before_ms: int) -> _Read | None:
         """The same from some time before the end of the last read (epoch ms) on."""
@@ -123,7 +127,15 @@ class FollowedBudgets:
         if to_ms is None:
             return None
         period = Period(from_ms, to_ms)
-        return own_seconds(tables, self._settings.cluster_id, period, self._grouping).seconds, to_ms
+        # The log may have been idle since, and its date had rows of it all the same.
+        own = own_seconds(tables, self._settings.cluster_id, period, self._grouping, self._logged)
+        self._remember_log(tables, from_ms)
+        return own.seconds, to_ms
+
+    def _remember_log(self, tables: Tables, from_ms: int) -> None:
+        """Remember the dates of which the log has rows, from that of a time on (epoch ms)."""
+        known = self._logged | places_of_log(tables)
+        self._logged = {place: day for place, day in known.items() if day >= from_ms // DAY_MS}
 
     def _forget(self) -> None:
         """Forget hours before the period; what they add to counters is kept."""

@@ -10,7 +10,7 @@ Each date can be computed alone: rows from JMX count on a date if the log has no
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -31,9 +31,12 @@ _DURING = """cluster_id = getvariable('budget_cluster')
   and {table}.second >= make_timestamptz(getvariable('budget_from_us')::bigint)
   and {table}.second < make_timestamptz(getvariable('budget_to_us')::bigint)"""
 _DATE = "epoch_ms({table}.second) // 86400000"
+_PLACE = f"concat_ws('/', '{{table}}', broker_id, quota_type, {_DATE})"
+_LOGGED = f"select distinct {_PLACE}, {_DATE} from {{table}} where {{during}} and {{from_log}}"  # noqa: S608 - names of ours
 _HAS_JMX = "select exists(select 1 from {table} where {during} and not {from_log})"
 _ONE_SOURCE = f""" and ({{from_log}} or (broker_id, quota_type, {_DATE}) not in (
-  select distinct broker_id, quota_type, {_DATE} from {{table}} where {{during}} and {{from_log}}))"""  # noqa: S608 - names of ours
+  select distinct broker_id, quota_type, {_DATE} from {{table}} where {{during}} and {{from_log}})
+  and not list_contains(getvariable('budget_logged')::varchar[], {_PLACE}))"""  # noqa: S608 - names of ours
 _OF_USER = {
     "usage": " and usage.\"user\" = getvariable('budget_user')",
     # The tag `user` of a callback's bucket need not be the name of a user.
@@ -130,7 +133,13 @@ class Owned(NamedTuple):
     """The groups by their numbers in the tables."""
 
 
-def own_seconds(tables: Tables, cluster_id: str, period: Period, grouping: Grouping) -> Owned:
+def own_seconds(
+    tables: Tables,
+    cluster_id: str,
+    period: Period,
+    grouping: Grouping,
+    logged: Collection[str] = (),
+) -> Owned:
     """The seconds of each group. Throttles count to their end, also beyond the period.
 
     Args:
@@ -138,11 +147,12 @@ def own_seconds(tables: Tables, cluster_id: str, period: Period, grouping: Group
         cluster_id: the cluster.
         period: rows of other times are left out.
         grouping: the groups.
+        logged: places that the log is known to have beside those in the period, see `places_of_log`.
 
     Raises:
         UserError: the tables cannot be read.
     """
-    asked = _asked(tables, cluster_id, period, grouping)
+    asked = _asked(tables, cluster_id, period, grouping, logged)
     names = _owned(asked)
     found: dict[str, OwnSeconds] = defaultdict(OwnSeconds)
     sql = _ACTIVE.format(hour=HOUR_S, bits=HOUR_BITS, part=asked.part["usage"], where=asked.where["usage"])
@@ -156,8 +166,27 @@ def own_seconds(tables: Tables, cluster_id: str, period: Period, grouping: Group
     return Owned(dict(found), asked, names)
 
 
-def _asked(tables: Tables, cluster_id: str, period: Period, grouping: Grouping) -> Asked:
+def places_of_log(tables: Tables) -> dict[str, int]:
+    """What the log has rows of, in the period that was read last: table, broker, type, date; with the day since 1970.
+
+    Args:
+        tables: as `own_seconds` has read them.
+
+    Raises:
+        UserError: the tables cannot be read.
+    """
+    found: dict[str, int] = {}
+    for table in ("usage", "decisions"):
+        names = {"table": table, "during": _DURING.format(table=table), "from_log": FROM_LOG}
+        found |= dict(tables.query(_LOGGED.format(**names)).rows)
+    return found
+
+
+def _asked(
+    tables: Tables, cluster_id: str, period: Period, grouping: Grouping, logged: Collection[str]
+) -> Asked:
     values = {
+        "logged": [*logged],
         "cluster": cluster_id, "from_us": period.from_ms * 1_000, "to_us": period.to_ms * 1_000,
         "edges": list(grouping.edges_ms), "user": grouping.only_user,
     }  # fmt: skip

@@ -117,6 +117,26 @@ def test_usage_far_ahead_of_decisions_is_counted_when_these_follow(tmp_path: Pat
     followed.close()
 
 
+def test_samples_beside_an_idle_log_do_not_count(tmp_path: Path) -> None:
+    """An hour of samples after ten minutes of log: the date has rows of the log, so none of its samples count."""
+    settings = Settings(tables=str(tmp_path), cluster_id="demo")
+    followed = FollowedBudgets(settings, by_owner(OWNERS))
+    write_table(tmp_path, "usage", *(usage(at_s) for at_s in range(600)))
+    write_table(tmp_path, "decisions", throttle(0, 6_000), decision(599))
+    assert followed.read()
+    sample: dict[str, Any] = {"source": "jmx", "requests": None, "amount": None, "observed_throttle_ms": 0}
+    for begin_s in range(600, 4_200, 600):
+        at = range(begin_s, begin_s + 600, 60)
+        write_table(tmp_path, "usage", *(usage(at_s, **sample) for at_s in at))
+        write_table(tmp_path, "decisions", *(decision(at_s, **sample) for at_s in at))
+        assert followed.read()
+    assert followed.to_ms is not None
+    found = {one.name: one.budget for one in followed.at()}
+    assert found["payments"].period == Spent(600, 6)
+    assert found == {name: one.budget for name, one in recomputed(settings, followed.to_ms).items()}
+    followed.close()
+
+
 def test_a_tenant_alone_has_the_seconds_that_it_has_among_all_users(tmp_path: Path, chance: Chance) -> None:
     settings = Settings(tables=str(tmp_path), cluster_id="demo")
     for begin_s in (0, 200, 400):
