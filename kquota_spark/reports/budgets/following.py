@@ -127,7 +127,7 @@ class FollowedBudgets:
         if to_ms is None:
             return None
         period = Period(from_ms, to_ms)
-        # The log may have been idle since, and its date had rows of it all the same.
+        # The log may be idle since then. Its earlier rows of the date count for the choice of one source.
         own = own_seconds(tables, self._settings.cluster_id, period, self._grouping, self._logged)
         self._remember_log(tables, from_ms)
         return own.seconds, to_ms

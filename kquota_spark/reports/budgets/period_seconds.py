@@ -20,7 +20,7 @@ _AT_ONCE = 5
 def whole_seconds(tables: Tables, cluster_id: str, period: Period, grouping: Grouping) -> Owned:
     """The seconds from the rows of the whole period, with what `bucket_seconds` needs.
 
-    Dates whose `usage` was deleted for its age do not count: their throttles would be their only active seconds.
+    Dates without `usage`, deleted for its age, do not count: their throttles would be their only active seconds.
 
     Args:
         tables: `usage` and `decisions` are opened here.
