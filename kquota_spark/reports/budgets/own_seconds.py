@@ -177,9 +177,13 @@ def places_of_log(tables: Tables) -> dict[str, int]:
     """
     found: dict[str, int] = {}
     for table in ("usage", "decisions"):
-        names = {"table": table, "during": _DURING.format(table=table), "from_log": FROM_LOG}
-        found |= dict(tables.query(_LOGGED.format(**names)).rows)
+        found |= dict(tables.query(_LOGGED.format(**_names(table))).rows)
     return found
+
+
+def _names(table: str) -> dict[str, str]:
+    """What the SQL of a table's rows in the period names."""
+    return {"table": table, "during": _DURING.format(table=table), "from_log": FROM_LOG}
 
 
 def _asked(
@@ -194,7 +198,7 @@ def _asked(
         tables.query(_VARIABLES.format(name=name), [value])
     where, part, jmx = {}, {}, []
     for table in ("usage", "decisions"):
-        names = {"table": table, "during": _DURING.format(table=table), "from_log": FROM_LOG}
+        names = _names(table)
         has_jmx = bool(tables.query(_HAS_JMX.format(**names)).rows[0][0])
         jmx.append(has_jmx)
         of_user = "" if grouping.only_user is None else _OF_USER[table]
